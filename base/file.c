@@ -246,6 +246,16 @@ enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken)
 	return rc == 0 || errno == EWOULDBLOCK ? CT_OK : CT_FAIL(CT_IO, "flock: %s", strerror(errno));
 }
 
+bool ct_fd_is_locked(int fd)
+{
+	/* Several processes may have a shared lock, so they do not see each other. */
+	const int rc = flock(fd, LOCK_SH | LOCK_NB);
+
+	if (rc == 0)
+		(void)flock(fd, LOCK_UN);
+	return rc != 0 && errno == EWOULDBLOCK;
+}
+
 /* Returns a name in the same directory that no other process uses: it contains the process id and the time. Owned. */
 static char *temp_name(const char *path)
 {

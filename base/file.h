@@ -42,6 +42,9 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
 /* Takes an exclusive lock (flock(2)), which ends when the file is closed. Tries until the deadline, which may have
  * passed; *taken is false if another process still has the lock then. Fails with CT_IO if the file system has no locks. */
 enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken) CT_MUST_CHECK;
+/* Returns true if another process, or another descriptor of this process, has the lock. Neither waits nor takes the lock for
+ * longer than this call. If the file system has no locks, returns false. */
+bool ct_fd_is_locked(int fd);
 /* Calls fsync(2). */
 enum ct_status ct_fd_sync(int fd, const char *path) CT_MUST_CHECK;
 /* Closes a file after writing and checks for errors, because a network file system may report a failed write only at

@@ -28,9 +28,16 @@ static void *hook_malloc(size_t n)
 	return p;
 }
 
+/* libctrain_infer (infer/CMakeLists.txt) defines this as 1: jansson belongs to the whole process, so a library must not
+ * change its functions. */
+#ifndef CT_IN_LIBRARY
+#define CT_IN_LIBRARY 0
+#endif
+
 static void set_hooks(void)
 {
-	json_set_alloc_funcs(hook_malloc, ct_free);
+	if (!CT_IN_LIBRARY)
+		json_set_alloc_funcs(hook_malloc, ct_free);
 }
 
 static json_t *raw(const ct_json *j)
@@ -206,6 +213,11 @@ void ct_json_push_str(ct_json *array, const char *value)
 void ct_json_push_i64(ct_json *array, int64_t value)
 {
 	push_raw(raw(array), json_integer(value));
+}
+
+void ct_json_push_f64(ct_json *array, double value)
+{
+	push_raw(raw(array), isfinite(value) ? json_real(value) : json_null());
 }
 
 static void dump_valid_string(const char *s, size_t n, struct ct_str *out)

@@ -28,6 +28,7 @@ void ct_json_set(ct_json *o, const char *key, ct_json *value); /* takes value */
 void ct_json_push(ct_json *array, ct_json *value);             /* takes value */
 void ct_json_push_str(ct_json *array, const char *value);
 void ct_json_push_i64(ct_json *array, int64_t value);
+void ct_json_push_f64(ct_json *array, double value);
 /* Appends the value to out, as one line without a newline, or on several lines with an indentation of two spaces if
  * pretty is true. A double is written with the fewest digits that parse to the same value, and never in the form of an
  * integer. Bytes in strings that are not valid UTF-8 are written as "\xNN". */

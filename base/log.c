@@ -35,6 +35,7 @@ static struct {
 	_Atomic int loudest; /* most verbose level of all rules; read without the lock */
 	struct levels levels;
 	int rank, world;
+	enum ct_log_info show_info;
 	int fd;     /* the log file or -1 */
 	char *path; /* of the log file, owned */
 	void (*before)(void *user);
@@ -190,6 +191,21 @@ bool ct_log_enabled(enum ct_log_level level, const char *component)
 	return level <= limit;
 }
 
+void ct_log_show_info(enum ct_log_info when)
+{
+	pthread_mutex_lock(&logger.lock);
+	logger.show_info = when;
+	pthread_mutex_unlock(&logger.lock);
+}
+
+/* Called with the lock held. */
+static bool on_terminal(enum ct_log_level level)
+{
+	if (level != CT_LOG_INFO || logger.show_info == CT_LOG_INFO_ALWAYS)
+		return true;
+	return logger.show_info == CT_LOG_INFO_WITHOUT_FILE && logger.fd < 0;
+}
+
 /* A line that cannot be written is lost: there is nowhere to report the error. */
 static void write_line(int fd, const char *line, size_t len)
 {
@@ -253,7 +269,7 @@ static void CT_PRINTF(4, 0)
 		len += 3;
 	}
 	line[len++] = '\n';
-	if (terminal && !off_terminal && (logger.fd < 0 || level != CT_LOG_INFO)) {
+	if (terminal && !off_terminal && on_terminal(level)) {
 		if (logger.before)
 			logger.before(logger.before_user);
 		ct_output_write(STDERR_FILENO, line, len);

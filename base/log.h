@@ -13,11 +13,14 @@ enum ct_log_level { CT_LOG_ERROR, CT_LOG_WARN, CT_LOG_INFO, CT_LOG_DEBUG, CT_LOG
 enum ct_status ct_log_configure(const char *spec) CT_MUST_CHECK;
 /* After this call, every line contains "rank/world". A negative rank removes this field again. */
 void ct_log_set_rank(int rank, int world);
-/* Also appends all lines to the file `path` (opened with O_APPEND) until ct_log_close. While a log file is open,
- * standard error shows only errors, warnings, and levels that were requested explicitly; info lines are written only to
- * the file. */
+/* Also appends all lines to the file `path` (opened with O_APPEND) until ct_log_close. While a log file is open, info
+ * lines are written only to the file, unless ct_log_show_info requests something else. */
 enum ct_status ct_log_open_file(const char *path) CT_MUST_CHECK;
 void ct_log_close(void);
+/* Determines when info lines are shown on standard error. Errors, warnings, and debug and trace lines (which must be
+ * requested explicitly) are always shown. */
+enum ct_log_info { CT_LOG_INFO_WITHOUT_FILE /* initially */, CT_LOG_INFO_NEVER, CT_LOG_INFO_ALWAYS };
+void ct_log_show_info(enum ct_log_info when);
 /* Fails with CT_IO if the log file was removed, renamed or replaced, so that lines are lost. Returns CT_OK if no file
  * is open. */
 enum ct_status ct_log_check(void) CT_MUST_CHECK;

@@ -67,11 +67,17 @@ void ct_str_add(struct ct_str *b, const char *text);
 void ct_str_add_bytes(struct ct_str *b, const void *p, size_t n);
 void ct_str_addf(struct ct_str *b, const char *fmt, ...) CT_PRINTF(2, 3);
 void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap) CT_PRINTF(2, 0);
-/* Adds the untrusted string p [n]. Control bytes and invalid UTF-8 are written as \xNN. Everything beyond max bytes is
+/* Appends v with the fewest digits that convert back to the same number. */
+void ct_str_add_f64(struct ct_str *b, double v);
+/* Adds the untrusted string p [n]. Control characters, Unicode's line and paragraph
+ * separators, and invalid UTF-8 are written as \xNN. Everything beyond max bytes is
  * replaced by "...". */
 void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max);
 /* Adds an untrusted string in the same way, but keeps its line breaks. */
 void ct_str_add_lines(struct ct_str *b, const char *text);
+/* Adds text in lines of at most 80 columns, and a line break. The first line starts at column `at`, where something has
+ * been written already; the other lines are indented by `indent` spaces. Longer words stay in one piece. */
+void ct_str_add_wrapped(struct ct_str *b, const char *text, size_t at, size_t indent);
 /* Adds a word of a shell command, in single quotes if necessary. */
 void ct_str_add_shell(struct ct_str *b, const char *word);
 /* Writes the escaped form of the first character of the n-byte string p to out, and terminates it with NUL. n must be
@@ -106,6 +112,8 @@ const char *ct_suggest(const char *word, const char *const *words, size_t n);
 /* These functions parse a number strictly: the complete string must be a single number in range. On failure, they
  * return CT_USAGE and do not change *out. */
 enum ct_status ct_parse_i64(const char *s, int64_t *out) CT_MUST_CHECK;
+/* Returns the value of an environment variable, or `fallback` if it is not set or is not a number. */
+int64_t ct_env_i64(const char *name, int64_t fallback);
 /* Parses "FIRST-LAST", for example "30000-30100". Returns false unless lo <= FIRST <= LAST <= hi and lo >= 0. */
 bool ct_parse_range(const char *s, int64_t lo, int64_t hi, int64_t *first, int64_t *last);
 enum ct_status ct_parse_f64(const char *s, double *out) CT_MUST_CHECK;

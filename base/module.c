@@ -11,20 +11,9 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/program.h"
 
 static const char *const places[] = {"", "../lib/ctrain", "../.."};
-
-/* The directory of the program, owned; NULL if /proc cannot be read or memory is exhausted. */
-static char *program_folder(void)
-{
-	char exe[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-
-	if (n <= 0)
-		return NULL;
-	exe[n] = '\0';
-	return ct_path_dir(exe);
-}
 
 /* The path of `name` in the first directory of `path` that has it, owned; NULL: in none of them. */
 static char *find_in(const char *path, const char *name)
@@ -48,7 +37,7 @@ static char *find_in(const char *path, const char *name)
 
 static enum ct_status find(const char *first, const char *name, char **path)
 {
-	char *own = program_folder();
+	char *own = ct_program_dir();
 
 	*path = find_in(first, name);
 	for (size_t i = 0; own && i < CT_ARRAY_LEN(places) && !*path; i++) {

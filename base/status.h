@@ -15,6 +15,7 @@
 #define CT_STATUS_LIST(X)                                                       \
 	X(OK, 0, 0, "done")                                                     \
 	X(INPROGRESS, 1, 70, "not finished yet")                                \
+	X(DIFFERENT, 2, 1, "what was compared differs")                         \
 	X(USAGE, -1, 2, "wrong command line")                                   \
 	X(CONFIG, -2, 2, "wrong configuration")                                 \
 	X(UNSUPPORTED, -3, 2, "not available in this build or on this machine") \
@@ -63,7 +64,7 @@ enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...) CT_PRINT
 void ct_error_frame(const char *file, int line, const char *func);
 
 /* Longer messages (such as dozens of problems in a config file) are truncated to this size and end with "...". */
-#define CT_ERROR_MESSAGE_MAX 16384
+#define CT_ERROR_MESSAGE_MAX 32768
 
 /* Return the message (without the hint) and the hint of the current chain, or "" if there is none. The strings are
  * valid until the next call of one of the functions above. */

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define COLUMNS 80 /* of ct_str_add_wrapped */
+
 #define SUGGEST_MAX_LEN 63
 
 char *ct_strndup(const char *s, size_t n)
@@ -126,6 +128,21 @@ void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap)
 	va_end(again);
 }
 
+void ct_str_add_f64(struct ct_str *b, double v)
+{
+	char text[40];
+
+	for (int digits = 1; digits <= 17; digits++) {
+		snprintf(text, sizeof(text), "%.*g", digits, v);
+		if (strtod(text, NULL) == v)
+			break;
+	}
+	/* 1000000 instead of 1e+06. */
+	if (strchr(text, 'e') && fabs(v) >= 1 && fabs(v) < 1e15 && v == floor(v))
+		snprintf(text, sizeof(text), "%.0f", v);
+	ct_str_add(b, text);
+}
+
 /* Length in bytes of the UTF-8 character at p, or 0 if it is not well-formed (Unicode 15, table 3-7). */
 static size_t utf8_len(const unsigned char *p, size_t n)
 {
@@ -159,8 +176,10 @@ size_t ct_escape_next(const char *p, size_t n, char out[5])
 	const unsigned char *u = (const unsigned char *)p;
 	size_t len = utf8_len(u, n);
 	bool control = len == 0 || u[0] < 0x20 || u[0] == 0x7F || (u[0] == 0xC2 && u[1] < 0xA0);
+	/* U+2028 and U+2029, which YAML and some programs take for line breaks. */
+	bool separator = len == 3 && u[0] == 0xE2 && u[1] == 0x80 && (u[2] == 0xA8 || u[2] == 0xA9);
 
-	if (control) {
+	if (control || separator) {
 		snprintf(out, 5, "\\x%02x", u[0]);
 		return 1;
 	}
@@ -309,21 +328,38 @@ static enum ct_status bad_number(const char *s, const char *why)
 	return st;
 }
 
-enum ct_status ct_parse_i64(const char *s, int64_t *out)
+/* Returns why s is not a number, or NULL. */
+static const char *parse_i64(const char *s, int64_t *out)
 {
 	char *end;
 	long long v;
 
 	if (s[0] == '\0' || s[strspn(s, "+-0123456789")] != '\0')
-		return bad_number(s, "not an integer");
+		return "not an integer";
 	errno = 0;
 	v = strtoll(s, &end, 10);
 	if (*end != '\0' || end == s)
-		return bad_number(s, "not an integer");
+		return "not an integer";
 	if (errno == ERANGE)
-		return bad_number(s, "out of the range of 64-bit integers");
+		return "out of the range of 64-bit integers";
 	*out = v;
-	return CT_OK;
+	return NULL;
+}
+
+enum ct_status ct_parse_i64(const char *s, int64_t *out)
+{
+	const char *why = parse_i64(s, out);
+
+	return why ? bad_number(s, why) : CT_OK;
+}
+
+int64_t ct_env_i64(const char *name, int64_t fallback)
+{
+	const char *text = getenv(name);
+
+	if (text)
+		(void)parse_i64(text, &fallback);
+	return fallback;
 }
 
 bool ct_parse_range(const char *s, int64_t lo, int64_t hi, int64_t *first, int64_t *last)
@@ -379,6 +415,28 @@ void ct_name_escape(const char *name, size_t n, char *out, size_t len)
 	}
 	if (len > 0)
 		out[used] = '\0';
+}
+
+void ct_str_add_wrapped(struct ct_str *b, const char *text, size_t at, size_t indent)
+{
+	bool first = true;
+
+	while (*text) {
+		size_t word = strcspn(text, " ");
+
+		if (!first && at + 1 + word > COLUMNS) {
+			ct_str_addf(b, "\n%*s", (int)indent, "");
+			at = indent;
+		} else if (!first) {
+			ct_str_add(b, " ");
+			at++;
+		}
+		ct_str_add_bytes(b, text, word);
+		at += word;
+		text += word + (text[word] == ' ');
+		first = false;
+	}
+	ct_str_add(b, "\n");
 }
 
 void ct_str_add_shell(struct ct_str *b, const char *word)

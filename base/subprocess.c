@@ -27,7 +27,7 @@ static int set_files(posix_spawn_file_actions_t *files, int out, int err)
 	return rc;
 }
 
-static int set_attributes(posix_spawnattr_t *attr)
+static int set_attributes(posix_spawnattr_t *attr, pid_t group)
 {
 	static const int stops[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 	sigset_t blocked, mask, defaults;
@@ -45,14 +45,78 @@ static int set_attributes(posix_spawnattr_t *attr)
 	if (rc == 0)
 		rc = posix_spawnattr_setsigdefault(attr, &defaults);
 	if (rc == 0)
-		rc = posix_spawnattr_setpgroup(attr, 0);
+		rc = posix_spawnattr_setpgroup(attr, group);
 	if (rc == 0)
 		rc = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
 							    POSIX_SPAWN_SETPGROUP);
 	return rc;
 }
 
-static enum ct_status spawn(const char *const *argv, int out, int err, pid_t *pid)
+/* A shell that leads the process group of the program. When the other end of its input is closed, because this process
+ * has ended in any way, it kills the group. No signal but SIGKILL ends it before. */
+struct guard {
+	pid_t pid;
+	int input;
+};
+
+static int spawn_guard(int input, pid_t *pid)
+{
+	static const char *const argv[] = {"/bin/sh", "-c", "read x; kill -9 0", NULL};
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t all;
+	int rc = posix_spawn_file_actions_init(&files);
+
+	if (rc != 0)
+		return rc;
+	rc = posix_spawnattr_init(&attr);
+	if (rc != 0)
+		goto destroy_files;
+	sigfillset(&all);
+	rc = posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
+	if (rc == 0)
+		rc = posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+	if (rc == 0)
+		rc = posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	if (rc == 0)
+		rc = posix_spawnattr_setsigmask(&attr, &all);
+	if (rc == 0)
+		rc = posix_spawnattr_setpgroup(&attr, 0);
+	if (rc == 0)
+		rc = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+	if (rc == 0)
+		rc = posix_spawn(pid, argv[0], &files, &attr, (char *const *)argv, (char *const[]){NULL});
+	posix_spawnattr_destroy(&attr);
+destroy_files:
+	posix_spawn_file_actions_destroy(&files);
+	return rc;
+}
+
+static enum ct_status guard_start(struct guard *g)
+{
+	int fds[2], rc;
+
+	if (pipe2(fds, O_CLOEXEC) != 0)
+		return CT_FAIL(CT_NOMEM, "pipe: %s", strerror(errno));
+	rc = spawn_guard(fds[0], &g->pid);
+	close(fds[0]);
+	g->input = fds[1];
+	if (rc == 0)
+		return CT_OK;
+	close(fds[1]);
+	return CT_FAIL(CT_IO, "cannot run /bin/sh: %s", strerror(rc));
+}
+
+/* The other processes of the group go on. */
+static void guard_stop(const struct guard *g)
+{
+	kill(g->pid, SIGKILL);
+	while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
+	close(g->input);
+}
+
+static enum ct_status spawn(const char *const *argv, int out, int err, pid_t group, pid_t *pid)
 {
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
@@ -65,7 +129,7 @@ static enum ct_status spawn(const char *const *argv, int out, int err, pid_t *pi
 		goto destroy_files;
 	rc = set_files(&files, out, err);
 	if (rc == 0)
-		rc = set_attributes(&attr);
+		rc = set_attributes(&attr, group);
 	if (rc == 0)
 		rc = posix_spawnp(pid, argv[0], &files, &attr, (char *const *)argv, environ);
 	posix_spawnattr_destroy(&attr);
@@ -110,14 +174,14 @@ static bool collect(int fds[2], struct ct_str *texts[2], int64_t deadline_ns)
 }
 
 /* Waits until the program has ended. If it has not done so at the deadline, kills it and all processes of its group. */
-static enum ct_status reap(const char *name, pid_t pid, bool closed, int64_t deadline_ns, int *status)
+static enum ct_status reap(const char *name, pid_t pid, pid_t group, bool closed, int64_t deadline_ns, int *status)
 {
 	bool in_time = closed;
 	pid_t got = 0;
 
 	while (got != pid) {
 		if (!in_time)
-			kill(-pid, SIGKILL);
+			kill(-group, SIGKILL);
 		got = waitpid(pid, status, in_time ? WNOHANG : 0);
 		if (got < 0 && errno != EINTR)
 			return CT_FAIL(CT_IO, "cannot wait for %s: %s", name, strerror(errno));
@@ -156,14 +220,17 @@ enum ct_status ct_subprocess_run(const char *const *argv, int64_t deadline_ns, s
 {
 	int output[2] = {-1, -1}, error[2] = {-1, -1}, status = 0;
 	struct ct_str err = {0};
-	enum ct_status st;
+	struct guard guard;
 	pid_t pid;
+	enum ct_status st = guard_start(&guard);
 
+	if (st < 0)
+		return ct_error_wrap("cannot run %s", argv[0]);
 	if (pipe2(output, O_CLOEXEC) != 0 || pipe2(error, O_CLOEXEC) != 0) {
 		st = CT_FAIL(CT_NOMEM, "cannot run %s: pipe: %s", argv[0], strerror(errno));
 		goto out;
 	}
-	CT_TRY_GOTO(spawn(argv, output[1], error[1], &pid), st, out);
+	CT_TRY_GOTO(spawn(argv, output[1], error[1], guard.pid, &pid), st, out);
 	close(output[1]);
 	close(error[1]);
 	output[1] = error[1] = -1;
@@ -171,12 +238,13 @@ enum ct_status ct_subprocess_run(const char *const *argv, int64_t deadline_ns, s
 	bool closed = collect(ends, (struct ct_str *[2]){out, &err}, deadline_ns);
 	output[0] = ends[0];
 	error[0] = ends[1];
-	st = reap(argv[0], pid, closed, deadline_ns, &status);
+	st = reap(argv[0], pid, guard.pid, closed, deadline_ns, &status);
 	if (st == CT_OK)
 		st = describe(argv[0], status, &err);
 	if (st == CT_OK)
 		st = ct_str_status(out);
 out:
+	guard_stop(&guard);
 	for (int i = 0; i < 2; i++) {
 		if (output[i] >= 0)
 			close(output[i]);

@@ -142,6 +142,23 @@ static void test_file_and_no_memory(void **state)
 	assert_null(strstr(shown, "plain 1\n"));
 	assert_non_null(strstr(shown, " error dist: two"));
 	assert_non_null(strstr(text, strstr(shown, " error dist: two")));
+	/* ct_log_show_info moves info lines to or from standard error. */
+	struct {
+		enum ct_log_info when;
+		bool file, shown;
+	} cases[] = {{CT_LOG_INFO_ALWAYS, true, true},
+		     {CT_LOG_INFO_NEVER, false, false},
+		     {CT_LOG_INFO_WITHOUT_FILE, false, true}};
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		if (cases[i].file)
+			assert_ok(ct_log_open_file(path));
+		ct_log_show_info(cases[i].when);
+		char *again = capture(*state, emit_lines);
+		assert_int_equal(strstr(again, "plain 1\n") != NULL, cases[i].shown);
+		assert_non_null(strstr(again, " error dist: two"));
+		ct_free(again);
+		ct_log_close();
+	}
 	assert_null(strstr(text, "after closing"));
 	assert_fails(ct_log_open_file("/nonexistent/x.log"), CT_IO, "/nonexistent/x.log");
 	/* ct_log_check detects that the file was removed. */

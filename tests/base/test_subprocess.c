@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -77,6 +78,31 @@ static void test_deadline_of_wrapper(void **state)
 	ct_str_release(&out);
 }
 
+/* If the process that runs a program is killed, the program and its children are killed, too. */
+static void test_caller_is_killed(void **state)
+{
+	struct ct_str out = {0};
+	struct pollfd p = {0};
+	char script[64], byte;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	snprintf(script, sizeof(script), "echo >&%d; sleep 1000 & wait", fds[1]);
+	const pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(ct_subprocess_run(SHELL(script), soon(), &out) == CT_OK);
+	close(fds[1]);
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	p.fd = fds[0];
+	assert_int_equal(poll(&p, 1, 20000), 1);
+	assert_true(p.revents & POLLHUP);
+	close(fds[0]);
+}
+
 /* Returns a signal set in /proc/self/status, as a mask. */
 static unsigned long long signals_in(const char *status, const char *name)
 {
@@ -130,6 +156,7 @@ int main(void)
 		cmocka_unit_test(test_failures),
 		cmocka_unit_test(test_deadline),
 		cmocka_unit_test(test_deadline_of_wrapper),
+		cmocka_unit_test(test_caller_is_killed),
 		cmocka_unit_test(test_children_are_ignored),
 		cmocka_unit_test(test_signals),
 	};

@@ -63,7 +63,9 @@ static void test_escapes(void **state)
 		{"a\tb\nc\x7f", "a\\x09b\\x0ac\\x7f"},
 		{"h\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80", "h\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"},
 		{"\xC2\x9B[m", "\\xc2\\x9b[m"}, /* a control character of two bytes */
-		{"\xC0\xAF", "\\xc0\\xaf"},     /* overlong */
+		{"\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAA",
+		 "\\xe2\\x80\\xa8\\xe2\\x80\\xa9\xE2\x80\xAA"}, /* line breaks of YAML */
+		{"\xC0\xAF", "\\xc0\\xaf"},                     /* overlong */
 		{"\xE0\x80\xAF", "\\xe0\\x80\\xaf"},
 		{"\xED\xA0\x80", "\\xed\\xa0\\x80"},          /* surrogate */
 		{"\xF4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* past U+10FFFF */
@@ -77,7 +79,7 @@ static void test_escapes(void **state)
 
 		ct_str_add_escaped(&b, cases[i].in, strlen(cases[i].in), 100);
 		assert_string_equal(ct_str_text(&b), cases[i].out);
-		assert_int_equal(ct_utf8_valid(cases[i].in, strlen(cases[i].in)), i <= 3);
+		assert_int_equal(ct_utf8_valid(cases[i].in, strlen(cases[i].in)), i <= 4);
 		ct_str_release(&b);
 	}
 }
@@ -204,6 +206,20 @@ static void test_whole_numbers(void **state)
 	assert_fails(ct_parse_i64("12\x1bx", &v), CT_USAGE, "\"12\\x1bx\"");
 }
 
+static void test_env_numbers(void **state)
+{
+	(void)state;
+	assert_int_equal(setenv("CT_TEST_NUMBER", "-12", 1), 0);
+	assert_int_equal(ct_env_i64("CT_TEST_NUMBER", 5), -12);
+	assert_int_equal(setenv("CT_TEST_NUMBER", "12x", 1), 0);
+	(void)CT_FAIL(CT_IO, "an earlier error");
+	assert_int_equal(ct_env_i64("CT_TEST_NUMBER", 5), 5);
+	assert_string_equal(ct_error_message(), "an earlier error");
+	ct_error_clear();
+	assert_int_equal(unsetenv("CT_TEST_NUMBER"), 0);
+	assert_int_equal(ct_env_i64("CT_TEST_NUMBER", 5), 5);
+}
+
 static void test_ranges(void **state)
 {
 	static const char *const bad[] = {"",     "-",     "1-",  "-5",   "5",    "5-4", "0-5",
@@ -288,7 +304,8 @@ int main(void)
 		cmocka_unit_test(test_suggest),       cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_whole_numbers), cmocka_unit_test(test_real_numbers),
 		cmocka_unit_test(test_sort),          cmocka_unit_test(test_shell_words),
-		cmocka_unit_test(test_word_in),       cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_word_in),       cmocka_unit_test(test_env_numbers),
+		cmocka_unit_test(test_ranges),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

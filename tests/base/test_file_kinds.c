@@ -1,0 +1,107 @@
+#include "tests/base/check_file.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Makes a directory, a FIFO, a device, a socket, a link to a file and a dangling link. */
+static void make_kinds(const char *dir)
+{
+	static const struct sockaddr_un none = {.sun_family = AF_UNIX};
+	struct sockaddr_un addr = none;
+	char *file = ct_path_join(dir, "file"), *fifo = ct_path_join(dir, "fifo"), *link = ct_path_join(dir, "link"),
+	     *device = ct_path_join(dir, "device"), *dangling = ct_path_join(dir, "dangling");
+	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_ok(ct_file_replace(file, "content", 7));
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_int_equal(symlink("file", link), 0);
+	assert_int_equal(symlink("/dev/null", device), 0);
+	assert_int_equal(symlink("nothing", dangling), 0);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/socket", dir);
+	assert_int_equal(bind(sock, (const struct sockaddr *)&addr, sizeof(addr)), 0);
+	close(sock);
+	ct_free(file);
+	ct_free(fifo);
+	ct_free(link);
+	ct_free(device);
+	ct_free(dangling);
+}
+
+/* No call waits (the test would exceed its time limit), and nothing is written through a link. */
+static void test_kinds(void **state)
+{
+	static const struct {
+		const char *name, *read, *write; /* NULL: opens */
+		enum ct_status status;           /* of reading */
+	} cases[] = {
+		{"file", NULL, NULL, CT_OK},
+		{"link", NULL, "symbolic link", CT_OK},
+		{"fifo", "FIFO", "FIFO", CT_DATA},
+		{"device", "character device", "symbolic link", CT_DATA},
+		{"dangling", "No such file", "symbolic link", CT_NOT_FOUND},
+		{"socket", "socket", "socket", CT_DATA},
+		{".", "directory", "directory", CT_DATA},
+	};
+	static const enum ct_file_mode modes[] = {CT_FILE_APPEND, CT_FILE_UPDATE, CT_FILE_NEW};
+	char *dir = sub_folder(state, "kinds"), *file = ct_path_join(dir, "file");
+
+	make_kinds(dir);
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		char *path = ct_path_join(dir, cases[i].name), *text;
+		size_t len;
+		int fd;
+
+		if (cases[i].read) {
+			assert_fails(ct_file_open(path, CT_FILE_READ, &fd), cases[i].status, cases[i].read);
+			assert_fails(ct_file_read(path, 100, &text, &len), cases[i].status, path);
+		} else {
+			assert_holds(path, "content");
+		}
+		for (size_t k = 0; k < CT_ARRAY_LEN(modes); k++) {
+			bool exists = modes[k] == CT_FILE_NEW;
+			const char *why = exists ? "File exists" : cases[i].write;
+
+			if (!why) {
+				assert_ok(ct_file_open(path, modes[k], &fd));
+				assert_ok(ct_fd_close(fd, path));
+			} else if (!exists || strcmp(cases[i].name, ".") != 0) {
+				assert_fails(ct_file_open(path, modes[k], &fd), CT_IO, why);
+			}
+		}
+		ct_free(path);
+	}
+	assert_holds(file, "content");
+	ct_free(file);
+	ct_free(dir);
+}
+
+/* `--out /dev/null` does not replace the device. A link is replaced, and its target does not change. */
+static void test_replace_kinds(void **state)
+{
+	char *dir = sub_folder(state, "replace-kinds"), *fifo = ct_path_join(dir, "fifo"),
+	     *device = ct_path_join(dir, "device"), *link = ct_path_join(dir, "link"),
+	     *file = ct_path_join(dir, "file");
+	struct stat sb;
+
+	make_kinds(dir);
+	assert_fails(ct_file_replace(fifo, "new", 3), CT_IO, "FIFO");
+	assert_fails(ct_file_replace(device, "new", 3), CT_IO, "character device");
+	assert_ok(ct_file_replace(link, "new", 3));
+	assert_int_equal(lstat(link, &sb), 0);
+	assert_true(S_ISREG(sb.st_mode));
+	assert_holds(file, "content");
+	ct_free(file);
+	ct_free(link);
+	ct_free(device);
+	ct_free(fifo);
+	ct_free(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_replace_kinds)};
+
+	return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
+}
