@@ -172,6 +172,16 @@ void ct_dataset_describe(const ct_dataset *d, uint32_t i, char *text, size_t len
 		snprintf(text, len, "sample %u of %s", i, d->info.name);
 }
 
+enum ct_status ct_dataset_label(const ct_dataset *d, uint32_t i, int32_t *label)
+{
+	if (i >= d->info.n || d->info.n_classes == 0 || (!d->ops->label && !d->ops->read))
+		return CT_FAIL(CT_BUG, "label of sample %u of data set %s, which has %u", i, d->info.name, d->info.n);
+	if (!d->ops->label)
+		return d->ops->read(d, i, NULL, label, NULL);
+	*label = d->ops->label(d, i);
+	return CT_OK;
+}
+
 void ct_dataset_key(const ct_dataset *d, uint32_t i, char *text, size_t len)
 {
 	if (i < d->info.n && d->ops->key)

@@ -18,6 +18,13 @@ struct ct_dataset_spec {
 	 * imagefolder: a directory, relative to dir, that has one sub-directory per class or directly contains the
 	 * images. NULL: the sub-directory `train` or `val` of dir. */
 	const char *path;
+	/* imagefolder, evaluation data: the directory of the training data, relative to dir, whose sub-directories are the
+	 * classes of both sets if there is no class list. NULL: the classes are those of this set. */
+	const char *classes_of;
+	/* imagefolder: above 0: `path` contains the training and the evaluation data. This fraction of the images of each
+	 * class is evaluation data (train = false), and the rest is training data. Which ones depends only on `seed` and
+	 * on their paths. */
+	double val_fraction;
 	/* shards: directory for cached indexes. NULL: the directory that contains the shards if it is writable, else
 	 * $XDG_CACHE_HOME/ctrain. */
 	const char *index_dir;
@@ -40,7 +47,7 @@ struct ct_dataset_spec {
 	int c, h, w;        /* synthetic: shape; IDX: expected shape, 0 = any */
 	int n_classes;      /* synthetic: number of classes; IDX: exclusive upper bound of the labels, 0: 10 */
 	int n_targets;      /* synthetic_regression */
-	uint64_t seed;      /* synthetic */
+	uint64_t seed;      /* synthetic; imagefolder: of val_fraction */
 	uint64_t max_bytes; /* limit on the memory that the data set uses; 0: 16 GiB */
 };
 
@@ -91,6 +98,8 @@ enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t
  * Returns CT_DATA if the sample is unreadable: its shard was truncated or changed, or its file was deleted. The message
  * gives the reason but not the name of the sample. Other samples can still be read. */
 enum ct_status ct_dataset_fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label) CT_MUST_CHECK;
+/* Returns the label of sample i in *label without reading its image. Fails with CT_BUG if the set has no labels. */
+enum ct_status ct_dataset_label(const ct_dataset *d, uint32_t i, int32_t *label) CT_MUST_CHECK;
 /* Describes where sample i is stored, for messages: "train-000003.tar: key \"a/b\" at byte 51200". Names are
  * escaped. */
 void ct_dataset_describe(const ct_dataset *d, uint32_t i, char *text, size_t len);

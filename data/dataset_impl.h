@@ -23,9 +23,10 @@ struct ct_dataset_ops {
 	/* (optional) Prefetches sample i into the operating system's page cache; the loader calls this several samples
 	 * in advance. */
 	void (*prefetch)(const ct_dataset *d, uint32_t i);
-	/* Implemented only by ENCODED sets. The functions describe, key, skipped and class_name are optional for all
+	/* Implemented only by ENCODED sets. The caller of `label` has checked that i < info.n. The functions describe, key, skipped and class_name are optional for all
 	 * sets. */
 	enum ct_status (*fetch)(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label);
+	int32_t (*label)(const ct_dataset *d, uint32_t i);
 	void (*describe)(const ct_dataset *d, uint32_t i, char *text, size_t len);
 	void (*key)(const ct_dataset *d, uint32_t i, char *text, size_t len);
 	void (*skipped)(const ct_dataset *d, uint32_t i, char *text, size_t len);

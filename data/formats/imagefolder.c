@@ -3,7 +3,6 @@
  * with lines "FILE LABEL" or "FILE WNID". */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +11,15 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "data/dataset_impl.h"
 #include "data/files/class_list.h"
 #include "data/files/label.h"
+#include "data/formats/imagefolder_classes_impl.h"
 #include "data/formats/imagefolder_map_impl.h"
 #include "data/formats/imagefolder_scan.h"
+#include "data/formats/imagefolder_split_impl.h"
 #define CT_LOG_COMPONENT "data"
 #include "base/log.h"
-
-#define MAX_THREADS 64
 
 struct directory_set {
 	ct_dataset base;
@@ -49,53 +47,11 @@ static void close_set(ct_dataset *d)
 	ct_free(s);
 }
 
-/* Threads take class directories one by one. */
-struct scanning {
-	const char *root;
-	char *const *directories;
+struct class_directories {
+	char *const *directories; /* [n] */
 	size_t n;
 	struct ct_image_dir_images *found; /* [n] */
-	atomic_size_t next;
-	pthread_mutex_t lock;
-	struct ct_error error;
-	atomic_bool failed;
 };
-
-static void *scan_some(void *arg)
-{
-	struct scanning *x = arg;
-	size_t i;
-
-	while (!atomic_load(&x->failed) && (i = atomic_fetch_add(&x->next, 1)) < x->n) {
-		if (ct_image_dir_scan(x->root, x->directories[i], true, &x->found[i]) == CT_OK)
-			continue;
-		pthread_mutex_lock(&x->lock);
-		if (!atomic_exchange(&x->failed, true))
-			ct_error_save(&x->error);
-		pthread_mutex_unlock(&x->lock);
-		ct_error_clear();
-	}
-	return NULL;
-}
-
-static enum ct_status scan_all(struct scanning *x, int n_threads)
-{
-	struct ct_thread threads[MAX_THREADS] = {0};
-	int n = n_threads < 1 ? 1 : n_threads > MAX_THREADS ? MAX_THREADS : n_threads;
-
-	pthread_mutex_init(&x->lock, NULL);
-	for (int i = 1; i < n && (size_t)i < x->n; i++) {
-		if (ct_thread_start(&threads[i], "ct-scan", scan_some, x) < 0) {
-			ct_error_clear();
-			break;
-		}
-	}
-	scan_some(x);
-	for (int i = 1; i < n; i++)
-		ct_thread_join(&threads[i]);
-	pthread_mutex_destroy(&x->lock);
-	return x->failed ? ct_error_restore(&x->error) : CT_OK;
-}
 
 static enum ct_status check_count(uint64_t n)
 {
@@ -105,7 +61,7 @@ static enum ct_status check_count(uint64_t n)
 }
 
 /* Concatenates the images of all directories. */
-static enum ct_status join_found(struct directory_set *s, const struct scanning *x, const int *labels)
+static enum ct_status join_found(struct directory_set *s, const struct class_directories *x, const int *labels)
 {
 	uint64_t n = 0, others = 0;
 	uint32_t k = 0, n_empty = 0;
@@ -139,39 +95,10 @@ static enum ct_status join_found(struct directory_set *s, const struct scanning 
 	return ct_str_status(&s->paths);
 }
 
-/* Sets the labels of the directories: those of the class list, or else their indexes. */
-static enum ct_status label_directories(struct directory_set *s, char *const *directories, size_t n, bool given,
-					int *labels)
-{
-	char shown[80];
-
-	for (size_t i = 0; i < n && s->classes.n; i++) {
-		labels[i] = ct_class_list_find(&s->classes, directories[i]);
-		if (labels[i] >= 0)
-			continue;
-		ct_name_escape(directories[i], strlen(directories[i]), shown, sizeof(shown));
-		if (!given) {
-			CT_WARN("classes.txt is not used: it does not contain \"%s\", which is a directory in %s",
-				shown, s->root);
-			ct_class_list_release(&s->classes);
-			break;
-		}
-		return CT_FAIL_HINT(
-			CT_DATA,
-			"data.classes_file must have one line per class: the name of the directory, or \"INDEX DIRECTORY NAME\"",
-			"%s/%s: the class list does not contain this directory", s->root, shown);
-	}
-	if (s->classes.n)
-		return CT_OK;
-	for (size_t i = 0; i < n; i++)
-		labels[i] = (int)i;
-	return ct_class_list_from_ids(directories, (int)n, &s->classes);
-}
-
 static enum ct_status load_directories(struct directory_set *s, char *const *directories, size_t n,
 				       const struct ct_dataset_spec *spec)
 {
-	struct scanning x = {.root = s->root, .directories = directories, .n = n};
+	struct class_directories x = {.directories = directories, .n = n};
 	enum ct_status st = CT_OK;
 	int *labels;
 
@@ -184,8 +111,8 @@ static enum ct_status load_directories(struct directory_set *s, char *const *dir
 		st = CT_NOMEM;
 		goto done_labels;
 	}
-	CT_TRY_GOTO(label_directories(s, directories, n, spec->classes && spec->classes[0], labels), st, done_found);
-	CT_TRY_GOTO(scan_all(&x, spec->threads), st, done_found);
+	CT_TRY_GOTO(ct__folder_classes_label(s->root, spec, directories, n, &s->classes, labels), st, done_found);
+	CT_TRY_GOTO(ct_image_dir_scan_all(s->root, directories, n, spec->threads, x.found), st, done_found);
 	st = join_found(s, &x, labels);
 done_found:
 	for (size_t i = 0; i < n; i++)
@@ -259,28 +186,23 @@ static enum ct_status load_flat(struct directory_set *s)
 	return st;
 }
 
-static enum ct_status load_classes(struct directory_set *s, const struct ct_dataset_spec *spec)
+/* Keeps only the training or the evaluation data. */
+static enum ct_status split(struct directory_set *s, const struct ct_dataset_spec *spec)
 {
-	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".", *duplicate;
-	bool given = spec->classes && spec->classes[0];
-	enum ct_status st = CT_OK;
-	char *path;
+	const struct ct_folder_split how = {.fraction = spec->val_fraction, .seed = spec->seed, .train = spec->train};
+	uint32_t n_single;
 
-	CT_TRY_ALLOC(path = ct_path_join(dir, given ? spec->classes : "classes.txt"));
-	if (given || ct_file_exists(path))
-		st = ct_class_list_load(path, &s->classes);
-	duplicate = st == CT_OK ? ct_class_list_duplicate(&s->classes) : NULL;
-	if (duplicate)
-		st = CT_FAIL(CT_DATA, "%s: two classes have the name \"%s\", so it cannot identify a directory", path,
-			     duplicate);
-	ct_free(path);
-	if (st == CT_DATA && !given) {
-		CT_WARN("class names are not used: %s", ct_error_message());
-		ct_error_clear();
-		ct_class_list_release(&s->classes);
-		st = CT_OK;
-	}
-	return st;
+	if (spec->val_fraction <= 0)
+		return CT_OK;
+	CT_TRY(ct__folder_split(&how, ct_str_text(&s->paths), s->at, s->labels, &s->base.info.n, &n_single));
+	if (n_single && spec->train)
+		CT_WARN("%s: %u class%s only one image, which is used for training and not for evaluation", s->root,
+			n_single, n_single == 1 ? " has" : "es have");
+	if (s->base.info.n == 0)
+		return CT_FAIL_HINT(CT_DATA, "add images, or set data.val=none to train without evaluation",
+				    "%s has too few images to split off evaluation data: no class has two images",
+				    s->root);
+	return CT_OK;
 }
 
 static enum ct_status settle_classes(struct directory_set *s, const struct ct_dataset_spec *spec)
@@ -305,7 +227,9 @@ static enum ct_status open_root(struct directory_set *s, const struct ct_dataset
 {
 	const char *dir = spec->dir && spec->dir[0] ? spec->dir : ".", *half = spec->train ? "train" : "val";
 
-	CT_TRY_ALLOC(s->root = ct_path_join(dir, spec->path && spec->path[0] ? spec->path : half));
+	const char *path = spec->path && spec->path[0] ? spec->path : half;
+
+	CT_TRY_ALLOC(s->root = strcmp(path, ".") == 0 ? ct_strdup(dir) : ct_path_join(dir, path));
 	do
 		s->fd = open(s->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	while (s->fd < 0 && errno == EINTR);
@@ -313,7 +237,13 @@ static enum ct_status open_root(struct directory_set *s, const struct ct_dataset
 		return CT_OK;
 	(void)CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open the directory %s: %s",
 		      s->root, strerror(errno));
-	ct_error_hint("data.dir must contain the directories `train` and `val`; data.%s selects another one", half);
+	if (spec->val_fraction > 0)
+		ct_error_hint("data.train=. reads the class directories that are in data.dir itself");
+	else
+		ct_error_hint(
+			"data.dir must contain the directories `train` and `val`; data.%s selects another one. If there is only "
+			"one directory, data.val_fraction splits it",
+			half);
 	return ct_error_status();
 }
 
@@ -327,13 +257,14 @@ static enum ct_status load_set(struct directory_set *s, const struct ct_dataset_
 	ct__dataset_init(&s->base, kind, 0, 3, 0, 0);
 	s->base.info.kind = CT_SAMPLE_ENCODED;
 	CT_TRY(open_root(s, spec));
-	CT_TRY(load_classes(s, spec));
+	CT_TRY(ct__folder_classes_load(spec, &s->classes));
 	CT_TRY(ct_image_dir_classes(s->root, &directories, &n));
 	st = n ? load_directories(s, directories, n, spec) : load_flat(s);
 	ct_dir_list_free(directories, n);
 	CT_TRY(st);
 	if (s->base.info.n == 0)
 		return CT_FAIL(CT_DATA, "%s: none of its directories contains an image", s->root);
+	CT_TRY(split(s, spec));
 	s->base.info.bytes = s->paths.len + s->base.info.n * (sizeof(*s->at) + sizeof(*s->labels));
 	return settle_classes(s, spec);
 }
@@ -422,6 +353,11 @@ static enum ct_status fetch_sample(const ct_dataset *d, uint32_t i, struct ct_by
 	return st;
 }
 
+static int32_t label_of(const ct_dataset *d, uint32_t i)
+{
+	return ((const struct directory_set *)d)->labels[i];
+}
+
 static void describe_sample(const ct_dataset *d, uint32_t i, char *text, size_t len)
 {
 	const struct directory_set *s = (const struct directory_set *)d;
@@ -474,6 +410,7 @@ const struct ct_dataset_ops ct__dataset_imagefolder_ops = {
 	.close = close_set,
 	.digest = digest_set,
 	.fetch = fetch_sample,
+	.label = label_of,
 	.describe = describe_sample,
 	.key = key_of,
 	.skipped = describe_skipped,

@@ -91,6 +91,7 @@ struct ct_loader {
 	bool images;
 	struct ct_transform transform;
 	struct ct_loader_size *sizes; /* owned */
+	uint32_t *by_class, *class_first; /* of a balanced sampler; owned */
 	int n_sizes;
 	ct_device *device; /* NULL: ordinary memory */
 	int n_threads;

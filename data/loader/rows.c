@@ -88,6 +88,15 @@ static void mix_row(const struct ct_loader_rows *rows, struct ct_loader_worker *
 	w->assemble_ns += ct_now_ns() - begin;
 }
 
+/* Returns the seed of the augmentation of a row. With balanced sampling, a sample may occur several times in an epoch, and
+ * is augmented differently each time. */
+static uint64_t augment_seed(const struct ct_loader_rows *rows, const struct ct_loader_slot *s, uint32_t row)
+{
+	const uint64_t position = ct__loader_position(s, row);
+
+	return rows->sampler.balanced ? rows->sampler.seed + (position + 1) * 0x9e3779b97f4a7c15u : rows->sampler.seed;
+}
+
 static enum ct_status describe_row(const struct ct_loader_rows *rows, struct ct_loader_slot *s, uint32_t row,
 				   uint32_t sample)
 {
@@ -95,7 +104,7 @@ static enum ct_status describe_row(const struct ct_loader_rows *rows, struct ct_
 
 	CT_TRY(ct_dataset_read(rows->data, sample, NULL, &s->labels[row], NULL));
 	*out = (struct ct_image_row){.weight = 256, .label = s->labels[row], .label_b = s->labels[row], .mix = 1};
-	ct_augment_describe(rows->describe, rows->sampler.seed, s->batch.epoch, sample, s->batch.h, s->batch.w,
+	ct_augment_describe(rows->describe, augment_seed(rows, s, row), s->batch.epoch, sample, s->batch.h, s->batch.w,
 			    &out->own);
 	out->other = out->own;
 	return CT_OK;
@@ -112,7 +121,8 @@ static enum ct_status read_row(const struct ct_loader_rows *rows, struct ct_load
 	if (s->rows)
 		return describe_row(rows, s, row, sample);
 	if (w->transformer)
-		return ct_transformer_run(w->transformer, rows->sampler.seed, s->batch.epoch, sample, x, label);
+		return ct_transformer_run(w->transformer, augment_seed(rows, s, row), s->batch.epoch, sample, x,
+					  label);
 	return ct_dataset_read(rows->data, sample, x, label, target);
 }
 
@@ -151,7 +161,8 @@ static enum ct_status fill_some(const struct ct_loader_rows *rows, struct ct_bad
 				    ct__loader_position(s, row));
 		sample = ct_rng_below(&r, rows->sampler.n);
 	}
-	(void)CT_FAIL(CT_DATA, "found no replacement for a bad sample: %d samples of %s in succession are unreadable",
+	(void)CT_FAIL(CT_DATA,
+		      "found no replacement for an unreadable sample: %d samples of %s in succession are unreadable",
 		      MAX_ATTEMPTS, rows->info->name);
 	ct_error_hint("`ctrain data check` reports what is wrong with them");
 	return CT_DATA;

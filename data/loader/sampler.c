@@ -112,8 +112,55 @@ static void order_windows(const struct ct_sampler *s, uint32_t epoch, uint32_t *
 	}
 }
 
+/* Appends `count` samples of `from` [n] to perm: all of them as often as possible, and then a random part of them
+ * (algorithm S in Knuth, The Art of Computer Programming, section 3.4.2). */
+static void draw_class(struct ct_rng *r, const uint32_t *from, uint32_t n, uint32_t count, uint32_t *perm)
+{
+	for (; count >= n; count -= n) {
+		for (uint32_t i = 0; i < n; i++)
+			*perm++ = from[i];
+	}
+	for (uint32_t i = 0; i < n && count; i++) {
+		if (ct_rng_below(r, n - i) >= count)
+			continue;
+		*perm++ = from[i];
+		count--;
+	}
+}
+
+static void order_balanced(const struct ct_sampler *s, uint32_t epoch, uint32_t *perm)
+{
+	uint32_t n_classes = 0, at = 0, first;
+	struct ct_rng r;
+
+	for (int k = 0; k < s->n_classes; k++)
+		n_classes += s->class_first[k + 1] > s->class_first[k];
+	ct_rng_init(&r, s->seed, CT_RNG_BALANCE, epoch, 0);
+	for (uint32_t k = 0, i = 0; (int)k < s->n_classes; k++) {
+		const uint32_t n = s->class_first[k + 1] - s->class_first[k];
+		uint32_t count;
+
+		if (n == 0)
+			continue;
+		/* The classes with one more sample change from epoch to epoch. */
+		count = part(s->n, n_classes, (i++ + epoch % n_classes) % n_classes, &first);
+		draw_class(&r, s->by_class + s->class_first[k], n, count, perm + at);
+		at += count;
+	}
+	for (uint32_t n = s->n; n > 1; n--) {
+		uint32_t k = ct_rng_below(&r, n), t = perm[n - 1];
+
+		perm[n - 1] = perm[k];
+		perm[k] = t;
+	}
+}
+
 void ct_sampler_order(const struct ct_sampler *s, uint32_t epoch, uint32_t *perm)
 {
+	if (s->balanced && s->by_class) {
+		order_balanced(s, epoch, perm);
+		return;
+	}
 	if (s->shuffle && s->window && s->group_first && s->n_groups > 1) {
 		order_windows(s, epoch, perm);
 		return;

@@ -20,6 +20,13 @@ struct ct_sampler {
 	 * group_first [n_groups + 1], whose values go from 0 to n, is borrowed; NULL: one group. */
 	uint32_t window, n_groups;
 	const uint32_t *group_first;
+	/* balanced: every class that has samples occurs equally often in an epoch, up to one sample. An epoch still has n
+	 * samples: those of small classes occur several times, and of those of large classes, a part is drawn at random.
+	 * Samples by_class[class_first[k]] to by_class[class_first[k + 1] - 1] are those of class k. The arrays [n] and
+	 * [n_classes + 1] are borrowed; ct_loader_create makes them. */
+	bool balanced;
+	int n_classes;
+	const uint32_t *by_class, *class_first;
 };
 
 struct ct_sampler_slice {
@@ -40,7 +47,8 @@ uint32_t ct_sampler_max_rows(const struct ct_sampler *s);
 /* Returns the slice of rank s->rank for the given step of an epoch and the given micro-batch. If a batch cannot be
  * divided evenly, the lower ranks and the earlier micro-batches get one more sample. */
 struct ct_sampler_slice ct_sampler_slice(const struct ct_sampler *s, uint64_t step, uint32_t micro);
-/* Writes the sample order of the epoch to perm [n]: a random permutation, or the identity if `shuffle` is false. */
+/* Writes the sample order of the epoch to perm [n]: a random permutation, the identity if `shuffle` is false, or, if
+ * `balanced` is true, a random order in which samples may be missing or occur several times. */
 void ct_sampler_order(const struct ct_sampler *s, uint32_t epoch, uint32_t *perm);
 
 #endif

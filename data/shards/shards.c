@@ -403,6 +403,14 @@ static enum ct_status fetch_sample(const ct_dataset *d, uint32_t i, struct ct_by
 	return CT_OK;
 }
 
+static int32_t label_of(const ct_dataset *d, uint32_t i)
+{
+	const struct shard_set *s = (const struct shard_set *)d;
+	uint32_t shard = find_group(s->first, s->n_shards, i);
+
+	return s->indexes[shard].samples[i - s->first[shard]].label;
+}
+
 static void prefetch_sample(const ct_dataset *d, uint32_t i)
 {
 	const struct shard_set *s = (const struct shard_set *)d;
@@ -483,6 +491,7 @@ const struct ct_dataset_ops ct__dataset_shards_ops = {
 	.digest = digest_set,
 	.prefetch = prefetch_sample,
 	.fetch = fetch_sample,
+	.label = label_of,
 	.describe = describe_sample,
 	.key = key_of,
 	.skipped = describe_skipped,

@@ -3,6 +3,7 @@
  * rounded to bytes between the two directions. */
 #include "data/transform/resize.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -63,6 +64,19 @@ static struct interval interval_of(double at, double len, int limit, int limit_l
 	v.lo = v.zero > box ? 0 : box - v.zero;
 	v.hi = (end < box + box_len ? end : box + box_len) - v.zero;
 	return v;
+}
+
+void ct_resize_center(struct ct_resize *req, int w, int h, int short_side)
+{
+	const int64_t to = short_side;
+	const int64_t new_w = w <= h ? to : to * w / h, new_h = w <= h ? to * h / w : to;
+	const double scale_x = (double)w / (double)new_w, scale_y = (double)h / (double)new_h;
+
+	req->x = rint((double)(new_w - req->out_w) / 2) * scale_x;
+	req->y = rint((double)(new_h - req->out_h) / 2) * scale_y;
+	req->w = req->out_w * scale_x;
+	req->h = req->out_h * scale_y;
+	req->limits = (struct ct_box){0, 0, w, h};
 }
 
 /* The state of a vertical pass. */

@@ -17,6 +17,10 @@ struct ct_resize {
 	bool flip; /* flip horizontally */
 };
 
+/* Sets the box and the limits for an image of w x h pixels: Resize(short_side) and CenterCrop(out_h, out_w) with
+ * torchvision's rounding. out_w and out_h must be set. */
+void ct_resize_center(struct ct_resize *req, int w, int h, int short_side);
+
 typedef struct ct_resizer ct_resizer; /* tables and scratch memory of one thread, which never shrink */
 
 enum ct_status ct_resizer_create(ct_resizer **out) CT_MUST_CHECK;

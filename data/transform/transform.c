@@ -210,23 +210,10 @@ static struct ct_box random_box(const struct ct_transform *o, const struct reque
 	return b;
 }
 
-/* Resize(short side) and CenterCrop with torchvision's rounding, in source coordinates. */
-static void centre_request(const struct ct_transform *o, int w, int h, struct ct_resize *req)
-{
-	int side = o->h > o->w ? o->h : o->w;
-	int64_t to = o->resize ? o->resize : side * 256 / 224;
-	int64_t new_w = w <= h ? to : to * w / h, new_h = w <= h ? to * h / w : to;
-	double scale_x = (double)w / (double)new_w, scale_y = (double)h / (double)new_h;
-
-	req->x = rint((double)(new_w - o->w) / 2) * scale_x;
-	req->y = rint((double)(new_h - o->h) / 2) * scale_y;
-	req->w = o->w * scale_x;
-	req->h = o->h * scale_y;
-	req->limits = (struct ct_box){0, 0, w, h};
-}
-
 static void make_request(const ct_transformer *t, const struct request *q, int w, int h, struct ct_resize *req)
 {
+	const int side = t->opts.h > t->opts.w ? t->opts.h : t->opts.w;
+
 	*req = (struct ct_resize){.out_w = t->opts.w, .out_h = t->opts.h};
 	if (t->opts.crop == CT_CROP_RANDOM) {
 		req->limits = random_box(&t->opts, q, w, h);
@@ -235,7 +222,7 @@ static void make_request(const ct_transformer *t, const struct request *q, int w
 		req->w = req->limits.w;
 		req->h = req->limits.h;
 	} else {
-		centre_request(&t->opts, w, h, req);
+		ct_resize_center(req, w, h, t->opts.resize ? t->opts.resize : side * 256 / 224);
 	}
 }
 

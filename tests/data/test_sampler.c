@@ -280,11 +280,64 @@ static void test_check(void **state)
 	expect_refused(s, CT_CONFIG, "rank 4 is not below the world size 4");
 }
 
+/* Every class that has samples occurs equally often, up to one; samples of a class differ in number by at most one. */
+static void test_balanced(void **state)
+{
+	enum { N = 103, CLASSES = 5 };
+	static const uint32_t first[CLASSES + 1] = {0, 60, 60, 90, 100, 103};
+	struct ct_sampler s = {.n = N,
+			       .global_batch = 10,
+			       .world = 1,
+			       .accumulate = 1,
+			       .seed = 7,
+			       .shuffle = true,
+			       .balanced = true,
+			       .n_classes = CLASSES,
+			       .class_first = first};
+	uint32_t by_class[N], perm[2][N], uses[N], seen[N] = {0};
+
+	(void)state;
+	for (uint32_t i = 0; i < N; i++)
+		by_class[i] = (i * 10 + 3) % N; /* 10 and 103 have no common factor */
+	s.by_class = by_class;
+	for (uint32_t epoch = 0; epoch < 40; epoch++) {
+		memset(uses, 0, sizeof(uses));
+		ct_sampler_order(&s, epoch, perm[0]);
+		ct_sampler_order(&s, epoch, perm[1]);
+		assert_memory_equal(perm[0], perm[1], sizeof(perm[0]));
+		for (int i = 0; i < N; i++) {
+			assert_true(perm[0][i] < N);
+			uses[perm[0][i]]++;
+			seen[perm[0][i]]++;
+		}
+		for (int k = 0; k < CLASSES; k++) {
+			const uint32_t n = first[k + 1] - first[k];
+			uint32_t total = 0, least = UINT32_MAX, most = 0;
+
+			for (uint32_t i = first[k]; i < first[k + 1]; i++) {
+				const uint32_t u = uses[by_class[i]];
+
+				total += u;
+				least = u < least ? u : least;
+				most = u > most ? u : most;
+			}
+			assert_true(n == 0 || total == 25 || total == 26);
+			assert_true(n == 0 || most - least <= 1);
+		}
+	}
+	for (int i = 0; i < N; i++) /* in the long run, every sample is used */
+		assert_true(seen[i] > 0);
+	s.rank = 0;
+	ct_sampler_order(&s, 1, perm[1]);
+	assert_memory_not_equal(perm[0], perm[1], sizeof(perm[0]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tiling), cmocka_unit_test(test_large),  cmocka_unit_test(test_same_batches),
 		cmocka_unit_test(test_order),  cmocka_unit_test(test_window), cmocka_unit_test(test_check),
+		cmocka_unit_test(test_balanced),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
