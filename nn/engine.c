@@ -394,6 +394,29 @@ enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *ou
 	return p->net->engine->ops->read(p, node, gradient, out);
 }
 
+static int logits_of(const ct_program *p)
+{
+	return ct_graph_node(p->graph, ct_graph_loss(p->graph))->in[0];
+}
+
+size_t ct_program_logits_bytes(const ct_program *p)
+{
+	const struct ct_engine_ops *ops = p->net->engine->ops;
+
+	return ops->logits_bytes ? ops->logits_bytes(p, logits_of(p)) : 0;
+}
+
+enum ct_status ct_program_post_logits(ct_program *p, void *host)
+{
+	CT_ASSERT(p->net->ran[p->context] == p);
+	return p->net->engine->ops->post_logits(p, logits_of(p), host);
+}
+
+void ct_program_take_logits(const ct_program *p, int rows, const void *host, float *out)
+{
+	p->net->engine->ops->take_logits(p, logits_of(p), rows, host, out);
+}
+
 static enum ct_status collect_times(ct_program *p)
 {
 	const struct ct_engine_ops *ops = p->net->engine->ops;

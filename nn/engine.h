@@ -15,7 +15,8 @@
  * padded with zeros. Every optimizer keeps the padding zero. Slices are aligned to 64 bytes. They are stored in the
  * order in which the backward pass completes their gradients (the last layer first), so that a reduce bucket is a
  * contiguous range of the gradient arena. If opts.reduce_type is a 16-bit type, the slices of the weights of linear and
- * convolution layers are stored first, in this order, and those of biases and batch norms after them. The net chooses
+ * convolution layers are stored first, in this order, and those of biases and batch norms after them. The slices of nodes
+ * without trainable parameters (ct_graph_freeze) are stored last, and the gradient arena ends before them. The net chooses
  * the layout for opts.batch, and all programs of the net use it. Arenas are device memory: host code reads and writes
  * them through mirrors (base/device/arena.h), ct_net_export and ct_net_import. For the CPU engines, arena elements are
  * fp32.
@@ -80,6 +81,10 @@ struct ct_net_opts {
 	enum ct_input_kind input;
 	float mean[4], std[4]; /* per channel: x = (u8/255 - mean)/std; U8 input only */
 	uint64_t seed;         /* dropout masks */
+	/* [n_class_weights] or NULL: factors of the losses of the classes in TRAIN programs with softmax cross-entropy,
+	 * which then has this number of classes. Copied. */
+	const float *class_weights;
+	int n_class_weights;
 	bool train;            /* false: no gradient arena, evaluation programs only */
 	int contexts;          /* 0: one */
 	bool input_gradient;   /* backward passes also compute the gradient of the input */
@@ -135,7 +140,8 @@ struct ct_step_args {
 	uint64_t step;   /* optimizer step of the run; dropout masks depend on it */
 	uint64_t update; /* number of the update, from 1; ct_optim_begin sets it and lr */
 	double lr;
-	uint64_t unused[5];
+	uint64_t norms; /* 1: the update computes the norms of the gradient and of the weights, too (CT_UPDATE_NORM) */
+	uint64_t unused[4];
 };
 _Static_assert(sizeof(struct ct_step_args) == 64, "the arguments of a step are 64 bytes");
 
@@ -194,7 +200,7 @@ void ct_net_destroy(ct_net *net);
 const ct_graph *ct_net_graph(const ct_net *net);
 ct_engine *ct_net_engine(const ct_net *net);
 /* Replaces the gradient arena with an arena that the caller provides, for example in the shared memory of a
- * communicator. `grads` is borrowed and must outlive the net. It must be a zeroed CT_F32 arena of ct_net_arena_elems
+ * communicator. `grads` is borrowed and must outlive the net. It must be a zeroed CT_F32 arena of ct_net_grad_elems
  * elements, aligned to 256 bytes. Call this before the first program is created. */
 enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads) CT_MUST_CHECK;
 
@@ -212,6 +218,9 @@ size_t ct_net_arena_elems(const ct_net *net);
 ct_arena *ct_net_params(ct_net *net);
 ct_arena *ct_net_grads(ct_net *net); /* NULL if opts.train is false */
 int ct_net_n_slices(const ct_net *net);
+/* The first slices, whose gradients are computed, and the elements of the gradient arena. */
+int ct_net_n_trained(const ct_net *net);
+size_t ct_net_grad_elems(const ct_net *net);
 const struct ct_slice *ct_net_slice(const ct_net *net, int i); /* in backward completion order */
 /* The running statistics in the logical layout, in the order of the graph's buffers: [sum of ct_graph_buffer(i)->n]. */
 ct_arena *ct_net_buffers(ct_net *net);
@@ -289,6 +298,13 @@ uint64_t ct_net_programs_made(const ct_net *net);
  * the value was fused into another operation or its memory has been reused. The logits (in[0] of the loss) can always
  * be read. */
 enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out) CT_MUST_CHECK;
+/* Read the logits without waiting. ct_program_post_logits posts a copy of the logits of the last forward pass to `host`,
+ * memory of ct_program_logits_bytes from ct_device_host_alloc. When the posted work has finished, ct_program_take_logits
+ * converts the copy of a pass over `rows` rows to fp32 [rows,C,H,W]. ct_program_logits_bytes returns 0 if the engine cannot
+ * do this. */
+size_t ct_program_logits_bytes(const ct_program *p);
+enum ct_status ct_program_post_logits(ct_program *p, void *host) CT_MUST_CHECK;
+void ct_program_take_logits(const ct_program *p, int rows, const void *host, float *out);
 /* ct_program_profile turns profiling on or off and resets the times. ct_program_times gets the total seconds that the
  * forward and the backward pass of a node have taken since the last reset. It fails with CT_BUG if profiling is off. On an
  * asynchronous device, it waits for the posted work. While profiling is on, passes must not be recorded. */

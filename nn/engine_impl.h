@@ -21,8 +21,9 @@ struct ct_arena_ops {
 	enum ct_status (*update)(ct_net *net, const struct ct_update *u);
 	/* (optional) Called when an update has been posted, on its own or as part of a recording. */
 	void (*updated)(ct_net *net);
-	/* average = decay * average + (1 - decay) * x; does nothing after updates have stopped (ct_net_state.stopped) */
-	enum ct_status (*average)(ct_net *net, ct_arena *average, const ct_arena *x, double decay);
+	/* average = decay * average + (1 - decay) * x, for n elements of both arenas from `first` on; does nothing after
+	 * updates have stopped (ct_net_state.stopped) */
+	enum ct_status (*average)(ct_net *net, const struct ct_span *average, const ct_arena *x, double decay);
 	enum ct_status (*swap)(ct_net *net, ct_arena *a, ct_arena *b);
 	/* Copies the loss in ct_net_state.metrics to *loss, which is in device memory, and resets the metrics. */
 	enum ct_status (*loss)(ct_net *net, float *loss);
@@ -54,12 +55,17 @@ struct ct_engine_ops {
 	/* Posts the forward pass, which adds the metrics of the rows to *m in device memory. */
 	enum ct_status (*forward)(ct_program *p, const struct ct_batch *b, struct ct_metrics *m);
 	/* Posts the backward pass, which writes the gradients to `grads`, node by node. `grads` is net->grads or,
-	 * when accumulating, net->scratch_grads. Calls ct__net_slice_done(net, opts, i) for each slice, as soon as it
+	 * when accumulating, net->scratch_grads. It has no slices for nodes of which ct_graph_trains is false. Calls ct__net_slice_done(net, opts, i) for each slice, as soon as it
 	 * is final. */
 	enum ct_status (*backward)(ct_program *p, const struct ct_backward_opts *opts, ct_arena *grads);
 	/* Copies the value or the gradient of a node, for the p->rows rows of the last forward pass, to `out`. Called
 	 * when the posted work has finished. */
 	enum ct_status (*read)(ct_program *p, int node, bool gradient, float *out);
+	/* (optional, all or none) [default: only `read`] ct_program_logits_bytes and the functions that belong to it. `node`
+	 * has the logits. */
+	size_t (*logits_bytes)(const ct_program *p, int node);
+	enum ct_status (*post_logits)(ct_program *p, int node, void *host);
+	void (*take_logits)(const ct_program *p, int node, int rows, const void *host, float *out);
 	/* (optional) [default: passes add their times while they run] Waits for the passes that were posted while
 	 * p->profile was set, and adds their times to p->forward_s and p->backward_s. */
 	enum ct_status (*collect_times)(ct_program *p);
@@ -114,8 +120,11 @@ struct ct_net {
 	struct ct_slice *slices; /* in the order of the arena */
 	int *slice_of;           /* [n_params] -> slice */
 	size_t arena_elems, buffer_elems;
+	int n_trained;     /* the first slices, which have gradients */
+	size_t grad_elems; /* of the gradient arena, which contains only these */
 	size_t *buffer_offset; /* [n_buffers] */
 	ct_arena *params, *grads, *buffers;
+	ct_arena *class_weights; /* opts.class_weights in device memory, or NULL */
 	ct_arena *half;          /* for gradients of opts.reduce_type; NULL: they are written to grads */
 	ct_arena *scratch_grads; /* same size as grads, created by the first accumulating backward */
 	struct ct_net_state *state;
@@ -143,11 +152,17 @@ struct ct_program {
 	double *forward_s, *backward_s; /* [n_nodes] */
 };
 
+/* Returns the class weights of a program's loss, in device memory, or NULL if it has none. */
+static inline const float *ct__program_class_weights(const ct_program *p)
+{
+	return p->mode == CT_TRAIN && p->net->class_weights ? ct_arena_at(p->net->class_weights, 0) : NULL;
+}
 /* Sets the loss scale of the net, and waits. */
 enum ct_status ct__net_set_loss_scale(ct_net *net, const struct ct_loss_scale *scale) CT_MUST_CHECK;
 /* Creates net->scratch_grads if it does not exist. */
 enum ct_status ct__net_need_scratch(ct_net *net) CT_MUST_CHECK;
-/* If opts->accumulate is set, adds the slice of the scratch arena to the gradients; then calls grad_ready. */
+/* If opts->accumulate is set, adds the slice of the scratch arena to the gradients; then calls grad_ready. Does nothing for a
+ * slice without gradients. */
 enum ct_status ct__net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice) CT_MUST_CHECK;
 
 /* What the module of an engine exports. */

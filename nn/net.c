@@ -13,11 +13,12 @@ static size_t align_up(size_t n)
 	return (n + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
 }
 
-/* Adds the slice of a parameter if its gradient is summed in type t. */
-static void add_slice(ct_net *net, int param, enum ct_dtype t)
+/* Adds the slice of a parameter if its gradient is summed in type t; there is none if the slice is not trained. */
+static void add_slice(ct_net *net, int param, bool trained, enum ct_dtype t)
 {
-	if (param < 0 ||
-	    t != (ct_graph_param(net->graph, param)->kind == CT_PARAM_WEIGHT ? net->opts.reduce_type : CT_F32))
+	const bool weight = param >= 0 && ct_graph_param(net->graph, param)->kind == CT_PARAM_WEIGHT;
+
+	if (param < 0 || t != (weight && trained ? net->opts.reduce_type : CT_F32))
 		return;
 	net->slice_of[param] = net->n_slices;
 	net->slices[net->n_slices++] =
@@ -26,21 +27,26 @@ static void add_slice(ct_net *net, int param, enum ct_dtype t)
 }
 
 /* Backward visits the nodes from last to first. Within a node, it finishes the weight before the bias. */
-static void add_slices(ct_net *net, enum ct_dtype t)
+static void add_slices(ct_net *net, bool trained, enum ct_dtype t)
 {
 	for (int id = ct_graph_n_nodes(net->graph) - 1; id >= 0; id--) {
 		const struct ct_node *node = ct_graph_node(net->graph, id);
 
-		add_slice(net, node->weight, t);
-		add_slice(net, node->bias, t);
+		if (ct_graph_trains(net->graph, id) != trained)
+			continue;
+		add_slice(net, node->weight, trained, t);
+		add_slice(net, node->bias, trained, t);
 	}
 }
 
 static void plan_slices(ct_net *net)
 {
 	if (net->opts.reduce_type != CT_F32)
-		add_slices(net, net->opts.reduce_type);
-	add_slices(net, CT_F32);
+		add_slices(net, true, net->opts.reduce_type);
+	add_slices(net, true, CT_F32);
+	net->n_trained = net->n_slices;
+	net->grad_elems = net->arena_elems;
+	add_slices(net, false, CT_F32);
 	CT_ASSERT(net->n_slices == ct_graph_n_params(net->graph));
 	for (int i = 0; i < ct_graph_n_buffers(net->graph); i++) {
 		net->buffer_offset[i] = net->buffer_elems;
@@ -99,6 +105,20 @@ static enum ct_status check_opts(const struct ct_net_opts *o, struct ct_shape in
 	return CT_OK;
 }
 
+static enum ct_status copy_class_weights(ct_net *net)
+{
+	const struct ct_node *loss = ct_graph_node(net->graph, ct_graph_loss(net->graph));
+	const size_t n = (size_t)net->opts.n_class_weights;
+
+	if (!net->opts.class_weights || !net->opts.train || loss->op != CT_OP_SOFTMAX_XENT)
+		return CT_OK;
+	if (net->opts.n_class_weights != ct_graph_node(net->graph, loss->in[0])->shape.c)
+		return CT_FAIL(CT_BUG, "%zu class weights for %d classes", n,
+			       ct_graph_node(net->graph, loss->in[0])->shape.c);
+	CT_TRY(ct_arena_create(net->engine->device, CT_F32, n, &net->class_weights));
+	return ct_arena_write(net->class_weights, 0, n, net->opts.class_weights, net->engine->stream);
+}
+
 static enum ct_status net_open(ct_net *net)
 {
 	size_t n_params = (size_t)ct_graph_n_params(net->graph), n_buffers = (size_t)ct_graph_n_buffers(net->graph);
@@ -116,8 +136,9 @@ static enum ct_status net_open(ct_net *net)
 	CT_TRY(alloc_arena(net, "running statistics", net->buffer_elems, &net->buffers, &net->memory.buffers));
 	if (net->opts.train) {
 		net->owns_grads = true;
-		CT_TRY(alloc_arena(net, "gradients", net->arena_elems, &net->grads, &net->memory.grads));
+		CT_TRY(alloc_arena(net, "gradients", net->grad_elems, &net->grads, &net->memory.grads));
 	}
+	CT_TRY(copy_class_weights(net));
 	if (net->opts.precision == CT_PRECISION_FP16)
 		return ct__net_set_loss_scale(net, &(struct ct_loss_scale){.scale = 1});
 	return CT_OK;
@@ -146,6 +167,7 @@ enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_ne
 	net->opts = *opts;
 	net->opts.contexts = opts->contexts > 1 ? opts->contexts : 1;
 	enum ct_status st = net_open(net);
+	net->opts.class_weights = NULL; /* the caller's memory */
 	if (st < 0) {
 		ct_net_destroy(net);
 		return st;
@@ -165,6 +187,7 @@ void ct_net_destroy(ct_net *net)
 	ct_arena_destroy(net->scratch_grads);
 	if (net->owns_grads)
 		ct_arena_destroy(net->grads);
+	ct_arena_destroy(net->class_weights);
 	ct_arena_destroy(net->buffers);
 	ct_arena_destroy(net->params);
 	ct_device_host_free(device, net->taken);
@@ -180,11 +203,11 @@ void ct_net_destroy(ct_net *net)
 enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads)
 {
 	if (!net->opts.train || net->n_programs || ((uintptr_t)ct_arena_at(grads, 0) & 255) ||
-	    ct_arena_dtype(grads) != CT_F32 || ct_arena_elems(grads) != net->arena_elems)
+	    ct_arena_dtype(grads) != CT_F32 || ct_arena_elems(grads) != net->grad_elems)
 		return CT_FAIL(
 			CT_BUG,
 			"a gradient arena can only be bound to a training net before its first program; it must have "
-			"the size of the parameters and be aligned to 256 bytes");
+			"the size of the trained parameters and be aligned to 256 bytes");
 	if (net->owns_grads)
 		ct_arena_destroy(net->grads);
 	net->owns_grads = false;
@@ -214,11 +237,13 @@ enum ct_status ct__net_need_scratch(ct_net *net)
 {
 	if (net->scratch_grads)
 		return CT_OK;
-	return alloc_arena(net, "gradients", net->arena_elems, &net->scratch_grads, &net->memory.grads);
+	return alloc_arena(net, "gradients", net->grad_elems, &net->scratch_grads, &net->memory.grads);
 }
 
 enum ct_status ct__net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice)
 {
+	if (slice >= net->n_trained)
+		return CT_OK;
 	if (opts->accumulate) {
 		const struct ct_slice *s = &net->slices[slice];
 		const struct ct_span sum = {net->grads, s->offset, s->n}, part = {net->scratch_grads, s->offset, s->n};
@@ -285,6 +310,16 @@ int ct_net_n_slices(const ct_net *net)
 	return net->n_slices;
 }
 
+int ct_net_n_trained(const ct_net *net)
+{
+	return net->n_trained;
+}
+
+size_t ct_net_grad_elems(const ct_net *net)
+{
+	return net->grad_elems;
+}
+
 const struct ct_slice *ct_net_slice(const ct_net *net, int i)
 {
 	CT_ASSERT(i >= 0 && i < net->n_slices);
@@ -303,8 +338,11 @@ void ct_net_memory(const ct_net *net, struct ct_net_memory *out)
 
 static float *slice_of(const ct_net *net, const struct ct_mirror *m, int param)
 {
-	CT_ASSERT(param >= 0 && param < net->n_slices && m->n == net->arena_elems);
-	return (float *)m->data + net->slices[net->slice_of[param]].offset;
+	CT_ASSERT(param >= 0 && param < net->n_slices);
+	const struct ct_slice *s = &net->slices[net->slice_of[param]];
+
+	CT_ASSERT((m->n == net->arena_elems || m->n == net->grad_elems) && s->offset + s->n <= m->n);
+	return (float *)m->data + s->offset;
 }
 
 enum ct_status ct_net_export(const ct_net *net, const struct ct_mirror *arena, int param, float *logical)

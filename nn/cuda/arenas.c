@@ -84,7 +84,7 @@ static enum ct_status upload_tables(ct_net *net, const struct ct_update *u, stru
 	for (int i = 0; st == CT_OK && i < u->n_segments; i++) {
 		const struct ct_segment *s = &u->segments[i];
 
-		segments[i] = (struct ct__k_segment){(int32_t)s->first_chunk, (int32_t)s->n_chunks, s->decay, s->adapt};
+		segments[i] = (struct ct__k_segment){(int32_t)s->first_chunk, (int32_t)s->n_chunks, s->decay, s->adapt, s->lr_factor};
 	}
 	for (int64_t i = 0; st == CT_OK && i < u->n_chunks; i++)
 		chunks[i] = (struct ct__k_chunk){u->chunks[i].offset, (uint32_t)u->chunks[i].n, u->chunks[i].segment};
@@ -103,6 +103,8 @@ static int kind_of(enum ct_optim_kind kind)
 	switch (kind) {
 	case CT_SGD:
 		return CT__K_SGD;
+	case CT_ADAM:
+		return CT__K_ADAM;
 	case CT_ADAMW:
 		return CT__K_ADAMW;
 	case CT_LARS:
@@ -218,13 +220,13 @@ static enum ct_status post_add(const ct_net *net, const struct ct_span *dst, con
 							  .n = dst->n});
 }
 
-static enum ct_status post_average(ct_net *net, ct_arena *average, const ct_arena *x, double decay)
+static enum ct_status post_average(ct_net *net, const struct ct_span *average, const ct_arena *x, double decay)
 {
 	return post_arena(net, &(struct ct__k_arena_args){.op = CT__K_ARENA_AVERAGE,
-							  .a = ct_arena_at(average, 0),
-							  .b = ct_arena_at(x, 0),
+							  .a = ct_arena_at(average->arena, average->first),
+							  .b = ct_arena_at(x, average->first),
 							  .stopped = &net->state->stopped,
-							  .n = ct_arena_elems(x),
+							  .n = average->n,
 							  .decay = (float)decay,
 							  .rest = (float)(1 - decay)});
 }

@@ -159,11 +159,11 @@ static float element(const void *p, size_t i, enum ct_dtype t)
 	return t == CT_F16 ? ct_f16_to_f32(((const uint16_t *)p)[i]) : ct_bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
-static void to_logical(const struct cuda_program *p, const struct cuda_value *v, const void *from, float *out)
+static void to_logical(const struct cuda_program *p, const struct cuda_value *v, int rows, const void *from, float *out)
 {
 	const size_t plane = (size_t)v->shape.h * (size_t)v->shape.w, c_count = (size_t)v->shape.c;
 
-	for (size_t n = 0; n < (size_t)p->base.rows; n++)
+	for (size_t n = 0; n < (size_t)rows; n++)
 		for (size_t c = 0; c < c_count; c++)
 			for (size_t i = 0; i < plane; i++)
 				out[(n * c_count + c) * plane + i] =
@@ -191,9 +191,31 @@ static enum ct_status cuda_read(ct_program *base, int node, bool gradient, float
 	if (st == CT_OK)
 		st = ct_stream_sync(base->net->engine->stream, CT_FOREVER);
 	if (st == CT_OK)
-		to_logical(p, v, host, out);
+		to_logical(p, v, base->rows, host, out);
 	ct_device_host_free(d, host);
 	return st;
+}
+
+static size_t cuda_logits_bytes(const ct_program *base, int node)
+{
+	const struct cuda_program *p = (const struct cuda_program *)base;
+
+	return ct__cuda_value_elems(p, ct__cuda_value(p, node)) * ct_dtype_bytes(p->type);
+}
+
+static enum ct_status cuda_post_logits(ct_program *base, int node, void *host)
+{
+	const struct cuda_program *p = (const struct cuda_program *)base;
+
+	return ct_device_copy(base->net->engine->device, host, ct__cuda_at(p, ct__cuda_value(p, node)->buffer),
+			      cuda_logits_bytes(base, node), base->net->engine->stream);
+}
+
+static void cuda_take_logits(const ct_program *base, int node, int rows, const void *host, float *out)
+{
+	const struct cuda_program *p = (const struct cuda_program *)base;
+
+	to_logical(p, ct__cuda_value(p, node), rows, host, out);
 }
 
 /* Convolutions compute the gradients of weights in the type of activations. */
@@ -217,6 +239,9 @@ const struct ct_engine_ops ct__engine_ops_cuda = {
 	.forward = ct__cuda_forward,
 	.backward = ct__cuda_backward,
 	.read = cuda_read,
+	.logits_bytes = cuda_logits_bytes,
+	.post_logits = cuda_post_logits,
+	.take_logits = cuda_take_logits,
 	.collect_times = ct__cuda_profile_collect,
 	.precision = cuda_precision,
 	.gathers = true,

@@ -173,6 +173,12 @@ void ct_graph_digest(const ct_graph *g, char hex[65])
 				   n->zero_gamma ? " from 0" : "");
 		CT_ASSERT(len > 0 && (size_t)len < sizeof(text));
 		ct_sha256_update(&h, text, (size_t)len);
+		if (n->fixed_stats)
+			ct_sha256_update(&h, "fixed statistics\n", 17);
+	}
+	for (int i = 0; i < g->n_params; i++) {
+		if (g->params[i].frozen)
+			ct_sha256_update(&h, g->params[i].name, strlen(g->params[i].name) + 1);
 	}
 	ct_sha256_final_hex(&h, hex);
 }

@@ -66,6 +66,7 @@ struct ct_param {
 	int fan_in;  /* fan-in of the weight; a bias has the fan-in of its node's weight */
 	int fan_out;
 	int node;
+	bool frozen; /* keeps its value in training (ct_graph_freeze) */
 };
 
 struct ct_node {
@@ -85,6 +86,7 @@ struct ct_node {
 	int block;             /* index of the residual block; -1: none. CT_RECOMPUTE_BLOCKS recomputes values block by
 			  * block */
 	int origin;            /* id of the node in the complete model, from which dropout masks are derived */
+	bool fixed_stats;      /* batch norm: training, too, uses the running statistics, and does not change them */
 };
 
 typedef struct ct_graph ct_graph;
@@ -110,6 +112,21 @@ void ct_graph_begin_block(ct_graph *g);
 void ct_graph_end_block(ct_graph *g);
 int ct_graph_softmax_xent(ct_graph *g, int logits, float label_smoothing);
 int ct_graph_mse(ct_graph *g, int prediction);
+/* Freezes the parameters whose names match one of the n patterns, in which * stands for any string, ? for any character and
+ * [ab] for one of these characters (fnmatch). The pattern "backbone" stands for all parameters except those of the head.
+ * Optimizers do not change frozen parameters, and backward passes do not compute gradients that only frozen parameters
+ * need. If fix_stats is set, a batch norm whose parameters are all frozen gets fixed_stats. g is finished. Fails with
+ * CT_CONFIG if a pattern matches no parameter, or if all parameters are frozen. */
+enum ct_status ct_graph_freeze(ct_graph *g, const char *const *patterns, int n, bool fix_stats) CT_MUST_CHECK;
+/* Returns whether the name of a parameter matches the pattern of ct_graph_freeze. */
+bool ct_graph_param_matches(const ct_graph *g, int param, const char *pattern);
+/* Sets needs [n_nodes] to whether a backward pass computes the gradient of the value of each node: whether this node, or one
+ * on which it depends, trains. input: the gradient of the input is needed, too. */
+void ct_graph_gradients(const ct_graph *g, bool input, bool *needs);
+/* Returns whether the node has a parameter that is not frozen. */
+bool ct_graph_trains(const ct_graph *g, int node);
+/* Returns the last node that has parameters, which is usually the classifier, or -1. */
+int ct_graph_head(const ct_graph *g);
 /* Returns the first error of the builders so far. */
 enum ct_status ct_graph_status(const ct_graph *g) CT_MUST_CHECK;
 /* Checks the complete graph: it must have one loss head, every node must be used, and names must be unique. Returns the

@@ -145,7 +145,7 @@ void ct_batch_norm_backward_sums(const struct ct_node *node, int n, const float 
 	double *sums = ct_batch_norm_sums(node, stat);
 
 	gradient_sums(node, n, x, dy, stat, sums);
-	for (int c = 0; c < c_count; c++) {
+	for (int c = 0; dgamma && c < c_count; c++) {
 		dbeta[c] = (float)sums[c];
 		dgamma[c] = (float)sums[c_count + c];
 	}
@@ -156,10 +156,12 @@ void ct_batch_norm_backward_data(const struct ct_node *node, int n, const float 
 {
 	const size_t plane = (size_t)node->shape.h * (size_t)node->shape.w;
 	const int c_count = node->shape.c;
-	const double count = stat[2 * c_count], *sums = ct_batch_norm_sums(node, stat);
+	const double count = node->fixed_stats ? 1 : stat[2 * c_count], *sums = ct_batch_norm_sums(node, stat);
 
 	for (int c = 0; c < c_count; c++) {
-		double mean = stat[2 * c], inv = stat[2 * c + 1], sum = sums[c], dot = sums[c_count + c];
+		double mean = stat[2 * c], inv = stat[2 * c + 1];
+		/* Fixed statistics do not depend on x. */
+		double sum = node->fixed_stats ? 0 : sums[c], dot = node->fixed_stats ? 0 : sums[c_count + c];
 		for (int i = 0; i < n; i++) {
 			const float *p = plane_of(node, x, i, c), *d = plane_of(node, dy, i, c);
 			float *out = dx + (p - x);

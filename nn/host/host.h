@@ -8,9 +8,9 @@
 /* Loss heads on row-major logits [n,K]. dlogits [n,K] receives the gradient of the sum of the row losses; it is NULL in
  * evaluation. The row losses are added in order, so results do not depend on `threads`. For a mixed row, the loss is
  * mix * xent(labels) + (1 - mix) * xent(labels_b), both with label smoothing, and top-1 and top-5 are counted against
- * `labels`. */
+ * `labels`. If class_weights [K] is not NULL, each of the two terms is multiplied by the weight of its label. */
 void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batch *b, int k, float smoothing,
-			  float *dlogits, struct ct_metrics *m);
+			  const float *class_weights, float *dlogits, struct ct_metrics *m);
 void ct_loss_mse(int threads, const float *y, const struct ct_batch *batch, int k, float *dy, struct ct_metrics *m);
 /* Writes the dropout mask of one row of the global batch: 0 or 1/(1-p) for each of n elements. The mask is
  * bit-identical however the batch is split over ranks. */
@@ -41,7 +41,8 @@ void ct_batch_norm_running(const struct ct_node *node, const float *running_mean
 void ct_batch_norm_forward(const struct ct_node *node, int n, const float *x, const float *gamma, const float *beta,
 			   const double *stat, float *y);
 /* With xh = (x - mean) * inv and m values: dx += gamma * inv * (dy - sum(dy)/m - xh * sum(dy * xh)/m). The sums and m
- * cover all ranks. dgamma and dbeta cover only this rank, because gradients are summed over ranks later. */
+ * cover all ranks. dgamma and dbeta cover only this rank, because gradients are summed over ranks later; they may be NULL.
+ * With fixed statistics (ct_node.fixed_stats), which do not depend on x, dx += gamma * inv * dy. */
 void ct_batch_norm_backward_sums(const struct ct_node *node, int n, const float *x, const float *dy, double *stat,
 				 float *dgamma, float *dbeta);
 void ct_batch_norm_backward_data(const struct ct_node *node, int n, const float *x, const float *gamma, const float *dy,

@@ -102,34 +102,43 @@ static int rank_of(const float *z, int label, int k)
 	return before;
 }
 
-/* The target distribution of a row: `weight_a` and `weight_b` for two classes, plus `each` for every class. */
+/* The target distribution of a row: `weight_a` and `weight_b` for two classes, plus `smoothing`, which is divided equally
+ * among all classes. `all` is the sum: 1 without class weights. */
 struct target {
 	int a, b; /* equal for a row with one label */
-	float weight_a, weight_b, each;
+	float weight_a, weight_b, smoothing, all;
 };
 
-static struct target target_of(const struct ct_batch *batch, int row, int k, float smoothing)
+static struct target target_of(const struct ct_batch *batch, int row, float smoothing, const float *class_weights)
 {
 	const float hit = 1.0f - smoothing, mix = batch->labels_b ? batch->mix[row] : 1.0f;
+	struct target t = {.a = batch->labels[row],
+			   .b = batch->labels_b ? batch->labels_b[row] : batch->labels[row],
+			   .weight_a = hit * mix,
+			   .weight_b = hit * (1.0f - mix),
+			   .smoothing = smoothing,
+			   .all = 1.0f};
 
-	return (struct target){.a = batch->labels[row],
-			       .b = batch->labels_b ? batch->labels_b[row] : batch->labels[row],
-			       .weight_a = hit * mix,
-			       .weight_b = hit * (1.0f - mix),
-			       .each = smoothing / (float)k};
+	if (class_weights) {
+		t.weight_a *= class_weights[t.a];
+		t.weight_b *= class_weights[t.b];
+		t.all = mix * class_weights[t.a] + (1.0f - mix) * class_weights[t.b];
+		t.smoothing *= t.all;
+	}
+	return t;
 }
 
-static double row_loss(const float *z, int k, const struct target *t, float smoothing, double log_sum)
+static double row_loss(const float *z, int k, const struct target *t, double log_sum)
 {
 	double loss = (double)t->weight_a * (log_sum - (double)z[t->a]);
 
 	if (t->weight_b > 0)
 		loss += (double)t->weight_b * (log_sum - (double)z[t->b]);
-	if (smoothing > 0) {
+	if (t->smoothing > 0) {
 		double total = 0;
 		for (int j = 0; j < k; j++)
 			total += (double)z[j];
-		loss += (double)smoothing * (log_sum - total / k);
+		loss += (double)t->smoothing * (log_sum - total / k);
 	}
 	return loss;
 }
@@ -146,24 +155,25 @@ struct block {
 	float *dlogits;
 	int k, first; /* first: row of the batch where the block starts */
 	float smoothing;
+	const float *class_weights; /* [k] or NULL */
 	double loss[BLOCK_ROWS];
 	bool top1[BLOCK_ROWS], top5[BLOCK_ROWS];
 };
 
 static double xent_row(struct block *b, int i, const float *z, float *d)
 {
-	const struct target t = target_of(b->batch, b->first + i, b->k, b->smoothing);
+	const struct target t = target_of(b->batch, b->first + i, b->smoothing, b->class_weights);
 	const float max = row_max(z, b->k), sum = d ? row_exp(z, b->k, max, d) : row_exp_sum(z, b->k, max);
-	const double loss = row_loss(z, b->k, &t, b->smoothing, (double)max + (double)logf(sum));
+	const double loss = row_loss(z, b->k, &t, (double)max + (double)logf(sum));
 	const int before = isfinite(loss) ? rank_of(z, t.a, b->k) : INT_MAX;
 
 	b->top1[i] = before < 1;
 	b->top5[i] = before < 5;
 	if (!d)
 		return loss;
-	const float inverse = 1.0f / sum;
+	const float inverse = 1.0f / sum * t.all, each = t.smoothing / (float)b->k;
 	for (int j = 0; j < b->k; j++)
-		d[j] = d[j] * inverse - t.each;
+		d[j] = d[j] * inverse - each;
 	d[t.a] -= t.weight_a;
 	d[t.b] -= t.weight_b;
 	return loss;
@@ -213,7 +223,7 @@ static void add_rows(struct block *b, int threads, ct_range_fn rows, struct ct_m
 }
 
 void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batch *batch, int k, float smoothing,
-			  float *dlogits, struct ct_metrics *m)
+			  const float *class_weights, float *dlogits, struct ct_metrics *m)
 {
 	struct block b;
 
@@ -222,6 +232,7 @@ void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batc
 	b.dlogits = dlogits;
 	b.k = k;
 	b.smoothing = smoothing;
+	b.class_weights = class_weights;
 	add_rows(&b, threads, xent_rows, m);
 }
 

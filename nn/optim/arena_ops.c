@@ -24,7 +24,7 @@ struct pass {
 	const struct ct_optim_kernels *kernels;
 	float *params, *grads, *state[CT_OPTIM_MAX_STATES];
 	struct ct_sgd_coefs sgd;
-	struct ct_adamw_coefs adamw;
+	struct ct_adam_coefs adam;
 	struct ct_lamb_coefs lamb;
 };
 
@@ -61,6 +61,14 @@ static void square_gradients(void *arg, int64_t begin, int64_t end)
 		p->u->sums[2 * i] = p->kernels->sum_squares(p->u->chunks[i].n, p->grads + p->u->chunks[i].offset);
 }
 
+static void square_weights(void *arg, int64_t begin, int64_t end)
+{
+	const struct pass *p = arg;
+
+	for (int64_t i = begin; i < end; i++)
+		p->u->sums[2 * i] = p->kernels->sum_squares(p->u->chunks[i].n, p->params + p->u->chunks[i].offset);
+}
+
 static void lars_sums(void *arg, int64_t begin, int64_t end)
 {
 	const struct pass *p = arg;
@@ -95,6 +103,7 @@ static void sgd_chunks(void *arg, int64_t begin, int64_t end)
 	for (int64_t i = begin; i < end; i++) {
 		const struct ct_chunk *k = &p->u->chunks[i];
 		struct ct_sgd_coefs c = p->sgd;
+		c.lr = p->u->of[k->segment].step;
 		c.weight_decay = p->u->of[k->segment].weight_decay;
 		c.clip = p->u->of[k->segment].clip;
 		p->kernels->sgd(k->n, p->params + k->offset, p->grads + k->offset,
@@ -106,14 +115,14 @@ static void step_sgd(struct pass *p, float clip)
 {
 	const struct ct_update *u = p->u;
 
-	p->sgd = (struct ct_sgd_coefs){
-		.lr = (float)p->step->lr, .momentum = (float)u->opts.momentum, .nesterov = u->opts.nesterov};
+	p->sgd = (struct ct_sgd_coefs){.momentum = (float)u->opts.momentum, .nesterov = u->opts.nesterov};
 	if (u->opts.kind == CT_LARS)
 		for_chunks(p, lars_sums);
 	for (int i = 0; i < u->n_segments; i++) {
 		const struct ct_segment *s = &u->segments[i];
 		u->of[i] = (struct ct_factors){.clip = clip,
-					       .weight_decay = s->decay ? (float)u->opts.weight_decay : 0.0f};
+					       .weight_decay = s->decay ? (float)u->opts.weight_decay : 0.0f,
+					       .step = (float)(p->step->lr * s->lr_factor)};
 		if (s->adapt)
 			adapt_lars(u, s, clip, &u->of[i]);
 	}
@@ -140,7 +149,7 @@ static void adam_chunks(void *arg, int64_t begin, int64_t end)
 	for (int64_t i = begin; i < end; i++) {
 		const struct ct_chunk *k = &p->u->chunks[i];
 		float *w = p->params + k->offset, *m = p->state[0] + k->offset, *v = p->state[1] + k->offset;
-		struct ct_adamw_coefs c = p->adamw;
+		struct ct_adam_coefs c = p->adam;
 		struct ct_lamb_coefs l = p->lamb;
 		if (p->u->segments[k->segment].adapt) {
 			l.step = p->u->of[k->segment].step;
@@ -148,7 +157,9 @@ static void adam_chunks(void *arg, int64_t begin, int64_t end)
 			continue;
 		}
 		c.shrink = p->u->of[k->segment].shrink;
-		p->kernels->adamw(k->n, w, p->grads + k->offset, m, v, &c);
+		c.l2 = p->u->of[k->segment].weight_decay;
+		c.step = p->u->of[k->segment].step;
+		p->kernels->adam(k->n, w, p->grads + k->offset, m, v, &c);
 	}
 }
 
@@ -157,8 +168,7 @@ static void adam_coefs(struct pass *p, float clip)
 	const struct ct_optim_opts *o = &p->u->opts;
 	double t = (double)p->step->update;
 
-	p->adamw = (struct ct_adamw_coefs){
-		.step = (float)(p->step->lr / (1 - pow(o->beta1, t))),
+	p->adam = (struct ct_adam_coefs){
 		.one_minus_beta1 = (float)(1 - o->beta1),
 		.beta2 = (float)o->beta2,
 		.one_minus_beta2 = (float)(1 - o->beta2),
@@ -168,28 +178,33 @@ static void adam_coefs(struct pass *p, float clip)
 	};
 	p->lamb = (struct ct_lamb_coefs){
 		.inverse_bias1 = (float)(1 / (1 - pow(o->beta1, t))),
-		.one_minus_beta1 = p->adamw.one_minus_beta1,
-		.beta2 = p->adamw.beta2,
-		.one_minus_beta2 = p->adamw.one_minus_beta2,
-		.inverse_sqrt_bias2 = p->adamw.inverse_sqrt_bias2,
-		.eps = p->adamw.eps,
+		.one_minus_beta1 = p->adam.one_minus_beta1,
+		.beta2 = p->adam.beta2,
+		.one_minus_beta2 = p->adam.one_minus_beta2,
+		.inverse_sqrt_bias2 = p->adam.inverse_sqrt_bias2,
+		.eps = p->adam.eps,
 		.clip = clip,
 		.weight_decay = (float)o->weight_decay,
 	};
 }
 
-/* AdamW, and also LAMB, which is plain Adam for segments without a trust ratio. */
-static void step_adamw(struct pass *p, float clip)
+/* Adam, AdamW, and also LAMB, which is plain Adam for segments without a trust ratio. */
+static void step_adam(struct pass *p, float clip)
 {
 	const struct ct_update *u = p->u;
-	double lr = p->step->lr;
+	const double bias1 = 1 - pow(u->opts.beta1, (double)p->step->update);
+	const bool l2 = u->opts.kind == CT_ADAM;
 
 	adam_coefs(p, clip);
 	if (u->opts.kind == CT_LAMB)
 		for_chunks(p, lamb_moments);
 	for (int i = 0; i < u->n_segments; i++) {
 		const struct ct_segment *s = &u->segments[i];
-		u->of[i].shrink = s->decay ? (float)(1 - lr * u->opts.weight_decay) : 1.0f;
+		const double lr = p->step->lr * s->lr_factor;
+		u->of[i] = (struct ct_factors){
+			.weight_decay = s->decay && l2 ? (float)u->opts.weight_decay : 0.0f,
+			.shrink = s->decay && !l2 ? (float)(1 - lr * u->opts.weight_decay) : 1.0f,
+			.step = (float)(lr / bias1)};
 		if (s->adapt) {
 			double w2 = segment_sum(u, s, 0), u2 = segment_sum(u, s, 1);
 			u->of[i].step = (float)(lr * (w2 > 0 && u2 > 0 ? sqrt(w2 / u2) : 1));
@@ -202,9 +217,10 @@ static void step_adamw(struct pass *p, float clip)
 static enum ct_status clip_gradient(struct pass *p, float *norm_out, float *factor_out)
 {
 	const struct ct_optim_opts *o = &p->u->opts;
+	const bool decides = o->clip_norm > 0 || o->check_norm;
 
 	*factor_out = 1.0f;
-	if (!(o->clip_norm > 0) && !o->check_norm)
+	if (!decides && !p->step->norms)
 		return CT_OK;
 	for_chunks(p, square_gradients);
 	double squares = add_sums(p->u, 0, p->u->n_chunks, 0);
@@ -212,10 +228,20 @@ static enum ct_status clip_gradient(struct pass *p, float *norm_out, float *fact
 		CT_TRY(p->u->sum_stages(p->u->sum_stages_user, &squares));
 	double norm = sqrt(squares);
 	*norm_out = (float)norm;
-	if (!isfinite(norm))
+	if (decides && !isfinite(norm))
 		p->args->net->state->stopped = CT_UPDATE_BAD_NORM;
 	double factor = o->clip_norm / (norm + 1e-6);
 	*factor_out = o->clip_norm > 0 && factor < 1 ? (float)factor : 1.0f;
+	return CT_OK;
+}
+
+static enum ct_status weight_norm(struct pass *p, float *out)
+{
+	for_chunks(p, square_weights);
+	double squares = add_sums(p->u, 0, p->u->n_chunks, 0);
+	if (p->u->sum_stages)
+		CT_TRY(p->u->sum_stages(p->u->sum_stages_user, &squares));
+	*out = (float)sqrt(squares);
 	return CT_OK;
 }
 
@@ -231,7 +257,9 @@ static enum ct_status run_update(const void *args)
 	p.grads = f32_at(a->net->grads, 0);
 	for (int i = 0; i < u->n_states; i++)
 		p.state[i] = f32_at(u->state[i], 0);
-	result[CT_UPDATE_NORM] = -1;
+	result[CT_UPDATE_NORM] = result[CT_UPDATE_WEIGHT_NORM] = -1;
+	if (state->step.norms)
+		CT_TRY(weight_norm(&p, &result[CT_UPDATE_WEIGHT_NORM]));
 	if (!state->stopped && u->loss && !isfinite(*f32_at(u->loss, u->loss_at)))
 		state->stopped = CT_UPDATE_BAD_LOSS;
 	if (!state->stopped)
@@ -244,9 +272,10 @@ static enum ct_status run_update(const void *args)
 	case CT_LARS:
 		step_sgd(&p, clip);
 		break;
+	case CT_ADAM:
 	case CT_ADAMW:
 	case CT_LAMB:
-		step_adamw(&p, clip);
+		step_adam(&p, clip);
 		break;
 	}
 	return CT_OK;
@@ -348,12 +377,12 @@ static enum ct_status post_swap(ct_net *net, ct_arena *a, ct_arena *b)
 	return ct_stream_run(net->engine->stream, run_swap, &p, sizeof(p));
 }
 
-static enum ct_status post_average(ct_net *net, ct_arena *average, const ct_arena *x, double decay)
+static enum ct_status post_average(ct_net *net, const struct ct_span *average, const ct_arena *x, double decay)
 {
 	const struct pair p = {.net = net,
-			       .a = f32_at(average, 0),
-			       .b = f32_at(x, 0),
-			       .n = ct_arena_elems(x),
+			       .a = f32_at(average->arena, average->first),
+			       .b = f32_at(x, average->first),
+			       .n = average->n,
 			       .decay = (float)decay,
 			       .rest = (float)(1 - decay)};
 

@@ -27,6 +27,7 @@ static const struct kind {
 		[CT_OPTIM_MAX_STATES]; /* their names; an optimizer with MOMENTUM has states only if it is above 0 */
 } kinds[] = {
 	[CT_SGD] = {"SGD", MOMENTUM | NESTEROV, false, {"momentum_buffer"}},
+	[CT_ADAM] = {"Adam", BETAS | EPS, false, {"exp_avg", "exp_avg_sq"}},
 	[CT_ADAMW] = {"AdamW", BETAS | EPS, false, {"exp_avg", "exp_avg_sq"}},
 	[CT_LARS] = {"LARS", MOMENTUM | TRUST, true, {"momentum_buffer"}},
 	[CT_LAMB] = {"LAMB", BETAS | EPS, true, {"exp_avg", "exp_avg_sq"}},
@@ -86,15 +87,23 @@ static void plan_segments(ct_optim *o)
 
 	for (int i = 0; i < net->n_slices; i++) {
 		const struct ct_slice *s = &net->slices[i];
+		const struct ct_param *param = ct_graph_param(net->graph, s->param);
 		size_t end = i + 1 < net->n_slices ? net->slices[i + 1].offset : net->arena_elems;
-		bool weight = ct_graph_param(net->graph, s->param)->kind == CT_PARAM_WEIGHT;
+		bool weight = param->kind == CT_PARAM_WEIGHT;
 		bool decay = weight || (!adaptive && opts->decay_norm_bias), adapt = weight && adaptive;
+		double factor = ct_lr_factor_of(opts->lr_factors, opts->n_lr_factors, net->graph, s->param);
 		struct ct_segment *last = n ? &o->segments[n - 1] : NULL;
-		if (last && !adapt && !last->adapt && last->decay == decay)
+		if (param->frozen)
+			continue;
+		if (last && last->offset + last->n == s->offset && !adapt && !last->adapt && last->decay == decay &&
+		    last->lr_factor == factor)
 			last->n += end - s->offset;
 		else
-			o->segments[n++] = (struct ct_segment){
-				.offset = s->offset, .n = end - s->offset, .decay = decay, .adapt = adapt};
+			o->segments[n++] = (struct ct_segment){.offset = s->offset,
+							       .n = end - s->offset,
+							       .decay = decay,
+							       .adapt = adapt,
+							       .lr_factor = factor};
 	}
 	o->update.n_segments = n;
 	o->update.segments = o->segments;
@@ -155,6 +164,7 @@ enum ct_status ct_optim_create(ct_net *net, const struct ct_optim_opts *opts, ct
 	ct_optim *o;
 
 	CT_TRY(check_opts(opts));
+	CT_TRY(ct_lr_factors_check(opts->lr_factors, opts->n_lr_factors, NULL));
 	if (!net->opts.train)
 		return CT_FAIL(CT_BUG, "an optimizer needs a net that was made for training");
 	if (net->opts.precision == CT_PRECISION_FP16)

@@ -1,6 +1,6 @@
 /* Optimizers, which update the parameter and state arenas of a net from its gradient arena. State arenas have the
  * layout of the parameter arena, so ct_net_export and ct_net_import can convert them as well. The formulas are those of
- * torch.optim.SGD (with dampening 0) and AdamW. As in PyTorch, coefficients are computed in double and rounded to float
+ * torch.optim.SGD (with dampening 0), Adam and AdamW. As in PyTorch, coefficients are computed in double and rounded to float
  * once per step. Results depend neither on the vector width of the machine nor on the number of threads.
  *
  * An update is posted to the engine's stream, and the device decides whether to apply it. If the loss is not finite, or
@@ -13,8 +13,8 @@
  * (Micikevicius et al., "Mixed precision training", 2018). The scale is device memory and is adjusted by the update, as by
  * torch.amp.GradScaler: if a gradient, summed over all ranks, is not finite, the update is skipped and the scale is
  * halved; after opts.loss_scale_interval updates in a row that were not skipped, it is doubled. As with PyTorch's, a
- * skipped update does not change parameters and optimizer states, and does not count in the bias correction of AdamW and
- * LAMB. The learning rate, running statistics and EMA weights advance nevertheless. If the scale falls below
+ * skipped update does not change parameters and optimizer states, and does not count in the bias correction of Adam, AdamW
+ * and LAMB. The learning rate, running statistics and EMA weights advance nevertheless. If the scale falls below
  * CT_LOSS_SCALE_MIN, this update and all later ones change nothing.
  *
  * For large batches, there are two more optimizers. g is the gradient after clipping, and |x| is the L2 norm of one parameter
@@ -34,7 +34,7 @@
 
 #include "nn/engine.h"
 
-#define CT_OPTIMIZERS(X) X(CT_SGD, "sgd") X(CT_ADAMW, "adamw") X(CT_LARS, "lars") X(CT_LAMB, "lamb")
+#define CT_OPTIMIZERS(X) X(CT_SGD, "sgd") X(CT_ADAMW, "adamw") X(CT_LARS, "lars") X(CT_LAMB, "lamb") X(CT_ADAM, "adam")
 enum ct_optim_kind { CT_OPTIMIZERS(CT_CHOICE_ID) };
 enum { CT_N_OPTIMIZERS = CT_CHOICE_COUNT(CT_OPTIMIZERS) };
 
@@ -42,16 +42,25 @@ struct ct_optim_opts {
 	enum ct_optim_kind kind;
 	double momentum;          /* SGD, LARS, [0,1) */
 	bool nesterov;            /* SGD; needs momentum */
-	double weight_decay;      /* SGD, LARS: added to the gradient (L2); AdamW, LAMB: decoupled */
-	bool decay_norm_bias;     /* SGD, AdamW; false: no decay on biases and batch-norm parameters */
-	double beta1, beta2, eps; /* AdamW, LAMB */
+	double weight_decay;      /* SGD, Adam, LARS: added to the gradient (L2); AdamW, LAMB: decoupled */
+	bool decay_norm_bias;     /* SGD, Adam, AdamW; false: no decay on biases and batch-norm parameters */
+	double beta1, beta2, eps; /* Adam, AdamW, LAMB */
 	double trust;             /* trust coefficient of LARS, above 0; usually 0.001 */
 	double clip_norm; /* limit of the gradient's global L2 norm, as in torch.nn.utils.clip_grad_norm_; 0: off */
 	bool check_norm;  /* stop if the norm of the gradient is not finite, even without clipping */
 	/* Precision fp16 only: initial loss scale, and number of updates without overflow after which it is doubled. */
 	double loss_scale;
 	uint32_t loss_scale_interval;
+	/* [n_lr_factors] "PATTERN=FACTOR": the learning rate of parameters whose names match the pattern
+	 * (ct_graph_param_matches) is multiplied by the factor. The last rule that matches counts. Borrowed. */
+	const char *const *lr_factors;
+	int n_lr_factors;
 };
+/* Fails with CT_CONFIG if a rule is not of this form, or if no parameter of g matches it. If g is NULL, only the form is
+ * checked. */
+enum ct_status ct_lr_factors_check(const char *const *rules, int n, const ct_graph *g) CT_MUST_CHECK;
+/* Returns the factor of a parameter. The rules are valid. */
+double ct_lr_factor_of(const char *const *rules, int n, const ct_graph *g, int param);
 #define CT_LOSS_SCALE_MIN 1e-4 /* the default of fairseq's --min-loss-scale */
 
 typedef struct ct_optim ct_optim;
@@ -70,8 +79,8 @@ void ct_optim_sum_stages(ct_optim *o, enum ct_status (*sum)(void *user, double *
  * the update. */
 void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args);
 /* Posts one update, which uses the gradients in the net's arena, and the number and the learning rate in the step
- * arguments. If opts.clip_norm is above 0, opts.check_norm is set, or the loss is scaled, it also computes the norm of the
- * gradient before clipping. */
+ * arguments. If opts.clip_norm is above 0, opts.check_norm is set, the loss is scaled, or, on CPUs, the step arguments request
+ * it, it also computes the norm of the gradient before clipping. */
 enum ct_status ct_optim_post(ct_optim *o) CT_MUST_CHECK;
 /* Call this when a recording of the update is posted again. Marks the parameters and states as changed. */
 void ct_optim_posted_again(ct_optim *o);
@@ -86,11 +95,12 @@ enum ct_update_outcome {
 };
 /* The results of the last update: CT_F32 [CT_UPDATE_RESULTS] in device memory. */
 enum {
-	CT_UPDATE_NORM,        /* gradient norm; -1 if it was not computed */
+	CT_UPDATE_NORM,        /* gradient norm before clipping; -1 if it was not computed */
 	CT_UPDATE_OUTCOME,     /* enum ct_update_outcome */
 	CT_UPDATE_SCALE,       /* loss scale of the next step; 0 if the loss is not scaled */
 	CT_UPDATE_SCALE_STEPS, /* number of updates since the scale last changed */
 	CT_UPDATE_N_SKIPPED,   /* number of skipped updates of the run */
+	CT_UPDATE_WEIGHT_NORM, /* norm of the trained weights before the update; -1 if it was not computed */
 	CT_UPDATE_RESULTS
 };
 ct_arena *ct_optim_result(ct_optim *o);
@@ -103,15 +113,16 @@ bool ct_optim_scales_loss(const ct_optim *o);
 /* Continues with the loss scale and the counters of a checkpoint (CT_UPDATE_SCALE, ...). Waits for the posted work. */
 enum ct_status ct_optim_set_loss_scale(ct_optim *o, double scale, uint32_t steps, uint64_t n_skipped) CT_MUST_CHECK;
 uint64_t ct_optim_steps(
-	const ct_optim *o); /* number of updates begun; the bias correction of AdamW and LAMB needs it */
+	const ct_optim *o); /* number of updates begun; the bias correction of Adam, AdamW and LAMB needs it */
 void ct_optim_set_steps(ct_optim *o, uint64_t n);
-/* The name of state arena i: "momentum_buffer" (SGD and LARS with momentum), or "exp_avg" and "exp_avg_sq" (AdamW,
- * LAMB). NULL past the end. */
+/* The name of state arena i: "momentum_buffer" (SGD and LARS with momentum), or "exp_avg" and "exp_avg_sq" (Adam,
+ * AdamW, LAMB). NULL past the end. */
 const char *ct_optim_state_name(const ct_optim *o, int i);
 ct_arena *ct_optim_state(ct_optim *o, int i);
 int ct_optim_n_states(const struct ct_optim_opts *opts); /* number of state arenas with these options */
 
-/* EMA weights are the exponential moving average of parameters and buffers: ema = decay*ema + (1-decay)*value. */
+/* EMA weights are the exponential moving average of parameters and buffers: ema = decay*ema + (1-decay)*value. Frozen
+ * parameters and fixed statistics (nn/graph/graph.h) keep their initial values. */
 typedef struct ct_ema ct_ema;
 /* Initially, the EMA weights are a copy of the net's values. decay is in [0,1). Borrows net. */
 enum ct_status ct_ema_create(ct_net *net, double decay, ct_ema **out) CT_MUST_CHECK;

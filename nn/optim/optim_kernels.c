@@ -53,20 +53,29 @@ BODY void sgd(size_t n, float *p, const float *g, float *m, const struct ct_sgd_
 		sgd_momentum(n, p, g, m, c);
 }
 
-BODY void adamw(size_t n, float *restrict p, const float *restrict g, float *restrict m, float *restrict v,
-		const struct ct_adamw_coefs *c)
+BODY void adam_loop(size_t n, float *restrict p, const float *restrict g, float *restrict m, float *restrict v,
+		    const struct ct_adam_coefs *c, bool with_l2)
 {
+	const float l2 = c->l2;
 	const float shrink = c->shrink, step = c->step, rest1 = c->one_minus_beta1, beta2 = c->beta2;
 	const float rest2 = c->one_minus_beta2, bias2 = c->inverse_sqrt_bias2, eps = c->eps, clip = c->clip;
 
 	for (size_t i = 0; i < n; i++) {
-		float d = clip * g[i];
+		float d = with_l2 ? clip * g[i] + l2 * p[i] : clip * g[i];
 		float avg = m[i] + rest1 * (d - m[i]);
 		float sq = beta2 * v[i] + rest2 * (d * d);
 		m[i] = avg;
 		v[i] = sq;
 		p[i] = p[i] * shrink - step * avg / (sqrtf(sq) * bias2 + eps);
 	}
+}
+
+BODY void adam(size_t n, float *p, const float *g, float *m, float *v, const struct ct_adam_coefs *c)
+{
+	if (c->l2 > 0)
+		adam_loop(n, p, g, m, v, c, true);
+	else
+		adam_loop(n, p, g, m, v, c, false);
 }
 
 /* The update before the trust ratio. */
@@ -159,10 +168,10 @@ BODY void from_half(size_t n, float *restrict x, const uint16_t *restrict h, enu
 	{                                                                                                              \
 		sgd(n, p, g, m, c);                                                                                    \
 	}                                                                                                              \
-	attribute static void adamw_##suffix(size_t n, float *p, const float *g, float *m, float *v,                   \
-					     const struct ct_adamw_coefs *c)                                           \
+	attribute static void adam_##suffix(size_t n, float *p, const float *g, float *m, float *v,                    \
+					    const struct ct_adam_coefs *c)                                             \
 	{                                                                                                              \
-		adamw(n, p, g, m, v, c);                                                                               \
+		adam(n, p, g, m, v, c);                                                                                \
 	}                                                                                                              \
 	attribute static void lamb_moments_##suffix(size_t n, const float *p, const float *g, float *m, float *v,      \
 						    const struct ct_lamb_coefs *c, double sums[2])                     \
@@ -191,7 +200,7 @@ BODY void from_half(size_t n, float *restrict x, const uint16_t *restrict h, enu
 		from_half(n, x, h, t);                                                                                 \
 	}                                                                                                              \
 	static const struct ct_optim_kernels kernels_##suffix = {                                                      \
-		target_name,          sgd_##suffix,     adamw_##suffix,   lamb_moments_##suffix, lamb_apply_##suffix,  \
+		target_name,          sgd_##suffix,     adam_##suffix,    lamb_moments_##suffix, lamb_apply_##suffix,  \
 		sum_squares_##suffix, average_##suffix, to_half_##suffix, from_half_##suffix};
 
 #ifdef __x86_64__

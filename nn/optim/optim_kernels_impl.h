@@ -17,8 +17,10 @@ struct ct_sgd_coefs {
 	bool nesterov;
 };
 
-struct ct_adamw_coefs {
-	float shrink; /* 1 - lr*weight_decay */
+/* Adam and AdamW */
+struct ct_adam_coefs {
+	float l2;     /* Adam: the weight decay, which is added to the gradient; AdamW: 0 */
+	float shrink; /* AdamW: 1 - lr*weight_decay; Adam: 1 */
 	float step;   /* lr / (1 - beta1^t) */
 	float one_minus_beta1, beta2, one_minus_beta2;
 	float inverse_sqrt_bias2; /* 1 / sqrt(1 - beta2^t) */
@@ -37,7 +39,7 @@ struct ct_optim_kernels {
 	const char *target;
 	/* p, g and m have n elements. m is NULL if there is no momentum. */
 	void (*sgd)(size_t n, float *p, const float *g, float *m, const struct ct_sgd_coefs *c);
-	void (*adamw)(size_t n, float *p, const float *g, float *m, float *v, const struct ct_adamw_coefs *c);
+	void (*adam)(size_t n, float *p, const float *g, float *m, float *v, const struct ct_adam_coefs *c);
 	/* LAMB has two passes. The first one updates the moments, and computes the sums of squares of p and of the
 	 * update u. The second one computes p -= step*u. */
 	void (*lamb_moments)(size_t n, const float *p, const float *g, float *m, float *v,

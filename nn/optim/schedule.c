@@ -40,6 +40,7 @@ double ct_schedule_lr(const struct ct_schedule *s, uint64_t step)
 
 	switch (s->kind) {
 	case CT_LR_CONSTANT:
+	case CT_LR_PLATEAU:
 		return s->base_lr;
 	case CT_LR_STEP:
 		return s->step_size ? s->base_lr * pow(s->gamma, floor(t / (double)s->step_size)) : s->base_lr;
@@ -53,4 +54,29 @@ double ct_schedule_lr(const struct ct_schedule *s, uint64_t step)
 		return one_cycle(s, t, total);
 	}
 	return s->base_lr;
+}
+
+bool ct_plateau_note(struct ct_plateau *p, const struct ct_plateau_opts *o, double base_lr, double value)
+{
+	const double limit = p->best * (o->larger ? 1 + o->threshold : 1 - o->threshold);
+	const bool first = p->n_since == 0 && !isnan(value);
+
+	if (first || (p->n_since > 0 && (o->larger ? value > limit : value < limit))) {
+		p->best = value;
+		p->n_since = 1;
+	} else if (p->n_since > 0) {
+		p->n_since++;
+	}
+	if (p->cooldown > 0) {
+		p->cooldown--;
+		p->n_since = p->n_since > 0 ? 1 : 0;
+	}
+	if (p->n_since <= o->patience + 1)
+		return false;
+	const double reduced = fmax(p->scale * o->gamma, o->min_lr / base_lr);
+	const bool changes = base_lr * (p->scale - reduced) > 1e-8; /* PyTorch's eps */
+	p->scale = changes ? reduced : p->scale;
+	p->cooldown = o->cooldown;
+	p->n_since = 1;
+	return changes;
 }

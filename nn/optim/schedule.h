@@ -1,4 +1,5 @@
-/* Learning-rate schedules. The learning rate is a pure function of the optimizer step (0 is the first update). The
+/* Learning-rate schedules. The learning rate is a pure function of the optimizer step (0 is the first update), except with
+ * plateau, which also depends on evaluations (struct ct_plateau). The
  * formulas are the closed forms of torch.optim.lr_scheduler. With warm-up, the main schedule counts its steps from
  * the end of the warm-up, as SequentialLR(LinearLR, schedule) does. After total_steps, the learning rate keeps its
  * last value. */
@@ -16,7 +17,8 @@
 	X(CT_LR_MULTISTEP, "multistep") \
 	X(CT_LR_COSINE, "cosine")       \
 	X(CT_LR_POLY, "poly")           \
-	X(CT_LR_ONE_CYCLE, "one_cycle")
+	X(CT_LR_ONE_CYCLE, "one_cycle") \
+	X(CT_LR_PLATEAU, "plateau")
 enum ct_schedule_kind { CT_SCHEDULES(CT_CHOICE_ID) };
 
 #define CT_MAX_MILESTONES 16
@@ -37,6 +39,24 @@ struct ct_schedule {
 		final_div_factor; /* one-cycle; the annealing is cosine, which is PyTorch's default */
 };
 
+/* With plateau, the result is to be multiplied by the scale of the state below. */
 double ct_schedule_lr(const struct ct_schedule *s, uint64_t step);
+
+/* torch.optim.lr_scheduler.ReduceLROnPlateau with a relative threshold. */
+struct ct_plateau_opts {
+	double gamma, min_lr; /* the learning rate becomes the larger of gamma * lr and min_lr */
+	double threshold;     /* an evaluation is better if it improves the best one by more than this fraction of it */
+	uint32_t patience;    /* so many evaluations in a row that are not better change nothing; the next one reduces */
+	uint32_t cooldown;    /* after a reduction, so many evaluations do not count */
+	bool larger;          /* larger values are better */
+};
+/* Initially, scale is 1, and the other members are 0. */
+struct ct_plateau {
+	double scale;   /* of the learning rate */
+	double best;    /* valid if n_since is above 0 */
+	uint32_t n_since, cooldown; /* n_since: evaluations since the best one, including it */
+};
+/* Notes the result of an evaluation. Returns true if it reduces the scale. */
+bool ct_plateau_note(struct ct_plateau *p, const struct ct_plateau_opts *o, double base_lr, double value);
 
 #endif

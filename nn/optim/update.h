@@ -8,10 +8,12 @@
 enum { CT_OPTIM_MAX_STATES = 2 };
 
 /* A range of the arenas that is updated with the same settings: consecutive slices, or one slice with its own trust
- * ratio. Segments also cover the padding between slices, which is zero and stays zero. */
+ * ratio. Segments also cover the padding between slices, which is zero and stays zero. Frozen parameters are in no
+ * segment. */
 struct ct_segment {
 	size_t offset, n;
 	bool decay, adapt;
+	double lr_factor;
 	int64_t first_chunk, n_chunks;
 };
 
@@ -44,7 +46,8 @@ struct ct_update {
 
 /* Coefficients that differ between the segments of one update. */
 struct ct_factors {
-	float clip, weight_decay, shrink, step;
+	float clip, weight_decay, shrink;
+	float step; /* the factor of the update: the learning rate, divided by Adam's bias correction or times a trust ratio */
 };
 
 #endif

@@ -14,7 +14,7 @@ static void backward_node(const struct op *op)
 	const struct value *v = &p->values[id], *a = &p->values[node->in[0]];
 	const struct ct_shape in = ct_graph_node(p->base.graph, node->in[0])->shape;
 	const float *w = param_at(net, net->params, node->weight);
-	float *dw = param_at(net, op->grads, node->weight), *db = param_at(net, op->grads, node->bias);
+	float *dw = gradient_at(net, op->grads, node->weight), *db = gradient_at(net, op->grads, node->bias);
 	const int n = p->base.n;
 	const size_t n_elems = v->elems * (size_t)n;
 
@@ -82,7 +82,7 @@ static enum ct_status run_norm_sums(const void *args)
 	const struct value *v = &op->p->values[op->id];
 
 	ct_batch_norm_backward_sums(node, op->p->base.n, op->p->values[node->in[0]].y, v->dy, v->stat,
-				    param_at(net, op->grads, node->weight), param_at(net, op->grads, node->bias));
+				    gradient_at(net, op->grads, node->weight), gradient_at(net, op->grads, node->bias));
 	return CT_OK;
 }
 
@@ -120,8 +120,9 @@ static enum ct_status post_backward(const struct op *op)
 	if (node->op != CT_OP_BATCH_NORM)
 		return post(op, run_backward);
 	CT_TRY(post(op, run_norm_sums));
-	CT_TRY(ct_norm_sync(op->p->base.net, node, ct_batch_norm_sums(node, op->p->values[op->id].stat),
-			    2 * (size_t)node->shape.c));
+	if (!node->fixed_stats)
+		CT_TRY(ct_norm_sync(op->p->base.net, node, ct_batch_norm_sums(node, op->p->values[op->id].stat),
+				    2 * (size_t)node->shape.c));
 	return post(op, run_norm_data);
 }
 

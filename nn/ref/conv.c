@@ -36,7 +36,7 @@ void ct__ref_linear_backward(int n, int features, int k, const float *x, const f
 		for (int f = 0; f < features; f++)
 			dx[(size_t)i * (size_t)features + (size_t)f] += (float)acc[f];
 	}
-	for (int j = 0; j < k; j++) {
+	for (int j = 0; dw && j < k; j++) {
 		weighted_rows(n, features, dy + j, (size_t)k, x, acc);
 		for (int f = 0; f < features; f++)
 			dw[(size_t)j * (size_t)features + (size_t)f] = (float)acc[f];
@@ -181,7 +181,7 @@ void ct__ref_conv_backward(const struct ct_node *node, struct ct_shape in, int n
 	size_t at = 0;
 
 	conv_backward_data(node, in, n, w, dy, dx, acc);
-	for (int k = 0; k < node->shape.c; k++) {
+	for (int k = 0; dw && k < node->shape.c; k++) {
 		for (int cg = 0; cg < z.c_per_group; cg++) {
 			int c = k / z.k_per_group * z.c_per_group + cg;
 			for (int rs = 0; rs < z.taps; rs++)

@@ -213,7 +213,7 @@ static enum ct_status run_norm(const void *args)
 	float *mean = ct_arena_at(net->buffers, net->buffer_offset[node->mean]),
 	      *var = ct_arena_at(net->buffers, net->buffer_offset[node->var]);
 
-	if (op->p->base.mode == CT_TRAIN)
+	if (op->p->base.mode == CT_TRAIN && !node->fixed_stats)
 		CT_TRY(ct_batch_norm_all_statistics(node, net->opts.sync, mean, var, v->stat));
 	else
 		ct_batch_norm_running(node, mean, var, v->stat);
@@ -228,7 +228,7 @@ static enum ct_status post_norm(const struct op *op)
 	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
 	double *stat = op->p->values[op->id].stat;
 
-	if (op->p->base.mode == CT_TRAIN) {
+	if (op->p->base.mode == CT_TRAIN && !node->fixed_stats) {
 		CT_TRY(post(op, run_own_statistics));
 		CT_TRY(ct_norm_sync(op->p->base.net, node, ct_batch_norm_sums(node, stat),
 				    2 * (size_t)node->shape.c + 1));
@@ -284,7 +284,8 @@ static void forward_node(const struct ref_program *p, int id, const struct ct_ba
 			memcpy(v->y, a->y, n_elems * sizeof(float));
 		break;
 	case CT_OP_SOFTMAX_XENT:
-		ct_loss_softmax_xent(1, a->y, b, (int)a->elems, node->label_smoothing, train ? p->dlogits : NULL, m);
+		ct_loss_softmax_xent(1, a->y, b, (int)a->elems, node->label_smoothing,
+				     ct__program_class_weights(&p->base), train ? p->dlogits : NULL, m);
 		break;
 	case CT_OP_MSE:
 		ct_loss_mse(1, a->y, b, (int)a->elems, train ? p->dlogits : NULL, m);

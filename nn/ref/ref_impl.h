@@ -39,6 +39,12 @@ static inline float *param_at(const ct_net *net, const ct_arena *arena, int para
 	return param < 0 ? NULL : ct_arena_at(arena, net->slices[net->slice_of[param]].offset);
 }
 
+/* Returns NULL for a parameter without gradient: frozen, in a node that has only frozen ones. */
+static inline float *gradient_at(const ct_net *net, const ct_arena *grads, int param)
+{
+	return param < 0 || net->slice_of[param] >= net->n_trained ? NULL : param_at(net, grads, param);
+}
+
 static inline enum ct_status post(const struct op *op, ct_stream_fn fn)
 {
 	return ct_stream_run(op->p->base.net->engine->stream, fn, op, sizeof(*op));
@@ -58,7 +64,7 @@ enum ct_status ct__ref_backward(ct_program *base, const struct ct_backward_opts 
 /* x [n,F], w [K,F], b [K] or NULL, y [n,K]. acc: scratch memory [F]. */
 void ct__ref_linear_forward(int n, int features, int k, const float *x, const float *w, const float *b, float *y);
 void ct__ref_linear_backward(int n, int features, int k, const float *x, const float *w, const float *dy, float *dx,
-			     float *dw, float *db, double *acc);
+			     float *dw, float *db, double *acc); /* dw and db may be NULL */
 
 /* x [n,C,H,W], w [K,C/groups,R,S], y [n,K,OH,OW]. acc: scratch memory for max(H*W, OH*OW) elements. */
 void ct__ref_conv_forward(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *w,

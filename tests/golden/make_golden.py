@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files in its directory with PyTorch (2.x, CPU) and numpy: make_golden.py [train|ops|optim|schedules ...]
+"""Writes the golden files in its directory with PyTorch (2.x, CPU) and numpy: make_golden.py [train|ops|optim|schedules|plateau ...]
 
 The C tests make the same initial weights, images, labels and gradients from the same Philox streams, so the files contain
 only results. Streams and formulas are in base/rng.h, nn/init.c, tests/nn/nn_check.h and golden.h.
@@ -171,7 +171,8 @@ def optimizer(params, o):
         return LargeBatch(params, o)
     if o['name'] == 'sgd':
         return torch.optim.SGD(params, o['lr'], momentum=o['momentum'], nesterov=o['nesterov'], weight_decay=o['weight_decay'])
-    return torch.optim.AdamW(params, o['lr'], betas=(o['beta1'], o['beta2']), eps=o['eps'], weight_decay=o['weight_decay'])
+    kind = torch.optim.Adam if o['name'] == 'adam' else torch.optim.AdamW
+    return kind(params, o['lr'], betas=(o['beta1'], o['beta2']), eps=o['eps'], weight_decay=o['weight_decay'])
 
 
 class Noise(torch.autograd.Function):
@@ -241,6 +242,7 @@ def train_case(make, o, batch, steps, smoothing, seed, double=False, shake=0, no
 SGD = dict(name='sgd', lr=0.05, momentum=0.9, nesterov=False, weight_decay=5e-4)
 ADAMW = dict(name='adamw', lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=1e-2)
 LARS = dict(name='lars', lr=2.0, momentum=0.9, trust=0.001, weight_decay=1e-4)
+ADAM = dict(ADAMW, name='adam')
 LAMB = dict(name='lamb', lr=0.01, beta1=0.9, beta2=0.999, eps=1e-6, weight_decay=1e-2)
 # model, optimizer, label smoothing, seed of the initial weights, batch
 TRAIN = [('mlp', mlp, dict(SGD, lr=0.02), 0.0, 11, 16), ('mlp', mlp, ADAMW, 0.1, 11, 16),
@@ -407,6 +409,8 @@ OPTIM = [
     dict(ADAMW, weight_decay=0.3, decay_norm_bias=False), dict(ADAMW, clip_norm=0.5),
     LARS, dict(LARS, weight_decay=0.0), dict(LARS, momentum=0.0, trust=0.02, weight_decay=0.3), dict(LARS, clip_norm=1.0),
     LAMB, dict(LAMB, weight_decay=0.0), dict(LAMB, lr=0.1, beta1=0.8, beta2=0.95, weight_decay=0.3), dict(LAMB, clip_norm=0.5),
+    ADAM, dict(ADAM, weight_decay=0.0), dict(ADAM, lr=0.05, weight_decay=0.3), dict(ADAM, beta1=0.8, beta2=0.95, eps=1e-3),
+    dict(ADAM, weight_decay=0.3, decay_norm_bias=False), dict(ADAM, clip_norm=0.5),
 ]
 
 
@@ -417,7 +421,7 @@ def optim():
         model = Layers((9, 1, 1), OPTIM_LAYERS)
         init_parameters(model, 1)
         named = list(model.named_parameters())
-        if not o['decay_norm_bias'] and o['name'] in ('sgd', 'adamw'):
+        if not o['decay_norm_bias'] and o['name'] in ('sgd', 'adam', 'adamw'):
             decays = lambda n: n.endswith('.weight') and 'bn' not in n
             groups = [dict(params=[p for n, p in named if decays(n)]), dict(params=[p for n, p in named if not decays(n)], weight_decay=0.0)]
         else:
@@ -480,7 +484,28 @@ def schedules():
     print(f'schedule {len(cases)} tables')
 
 
+# --- plateau: learning rates for given results of evaluations --------------------------------------------------------------
+
+def plateau():
+    cases = []
+    for i, (mode, keys) in enumerate((m, k) for m in ('min', 'max') for k in (
+            dict(patience=2), dict(patience=0, factor=0.5, cooldown=2), dict(patience=1, factor=0.3, min_lr=0.004),
+            dict(patience=3, threshold=0.05, cooldown=1))):
+        o = dict(dict(factor=0.1, patience=10, threshold=1e-4, cooldown=0, min_lr=0.0), **keys)
+        opt = torch.optim.SGD([nn.Parameter(torch.zeros(1))], 0.1)
+        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(opt, mode, **o)
+        noise = [float(x) for x in fill_floats(900 + i, 60)]
+        values = [(1 if mode == 'min' else -1) * math.exp(-k / 12) + 0.2 * noise[k] + (2 if mode == 'max' else 0.3) for k in range(60)]
+        lrs = []
+        for value in values:
+            schedule.step(value)
+            lrs.append(opt.param_groups[0]['lr'])
+        cases.append(dict(kind=mode, **o, values=values, lrs=lrs))
+    write('plateau.json', dict(cases=cases))
+    print(f'plateau  {len(cases)} settings, {sum(len(set(c["lrs"])) - 1 for c in cases)} drops')
+
+
 if __name__ == '__main__':
     torch.set_num_threads(1)
-    for part in sys.argv[1:] or ['train', 'ops', 'optim', 'schedules']:
-        {'train': train, 'ops': ops, 'optim': optim, 'schedules': schedules}[part]()
+    for part in sys.argv[1:] or ['train', 'ops', 'optim', 'schedules', 'plateau']:
+        {'train': train, 'ops': ops, 'optim': optim, 'schedules': schedules, 'plateau': plateau}[part]()

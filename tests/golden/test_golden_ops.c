@@ -150,7 +150,7 @@ static void run_loss(const ct_json *c)
 			z[i] *= (float)golden_f64(c, "spread");
 		fill_labels(51 + (uint32_t)k, labels, (size_t)n, k);
 		const struct ct_batch b = {.n = n, .labels = labels};
-		ct_loss_softmax_xent(1, z, &b, k, (float)golden_f64(c, "label_smoothing"), d, &m);
+		ct_loss_softmax_xent(1, z, &b, k, (float)golden_f64(c, "label_smoothing"), NULL, d, &m);
 	}
 	assert_float_equal(m.loss, golden_f64(c, "loss"), 1e-6 * golden_f64(c, "loss"));
 	golden_compare("gradient of the logits", golden_get(c, "grad"), d, elems, 1e-6, 0);

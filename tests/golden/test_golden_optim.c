@@ -59,7 +59,7 @@ static void run_all(const char *engine)
 	ct_json *file = golden_load("optim.json");
 	const ct_json *cases = golden_get(file, "cases");
 
-	assert_true(ct_json_len(cases) >= 22);
+	assert_true(ct_json_len(cases) >= 28);
 	for (size_t i = 0; i < ct_json_len(cases); i++)
 		run_case(engine, file, ct_json_at(cases, i));
 	ct_json_destroy(file);
@@ -120,11 +120,43 @@ static void test_schedules(void **state)
 	ct_json_destroy(file);
 }
 
+static void test_plateau(void **state)
+{
+	ct_json *file = golden_load("plateau.json");
+	const ct_json *cases = golden_get(file, "cases");
+
+	(void)state;
+	assert_true(ct_json_len(cases) >= 8);
+	for (size_t i = 0; i < ct_json_len(cases); i++) {
+		const ct_json *c = ct_json_at(cases, i), *values = golden_get(c, "values"), *lrs = golden_get(c, "lrs");
+		const struct ct_plateau_opts o = {.gamma = golden_f64(c, "factor"),
+						  .min_lr = golden_f64(c, "min_lr"),
+						  .threshold = golden_f64(c, "threshold"),
+						  .patience = (uint32_t)golden_int(c, "patience"),
+						  .cooldown = (uint32_t)golden_int(c, "cooldown"),
+						  .larger = strcmp(golden_str(c, "kind"), "max") == 0};
+		struct ct_plateau p = {.scale = 1};
+		int drops = 0;
+
+		for (size_t k = 0; k < ct_json_len(values); k++) {
+			const double before = p.scale;
+			const bool dropped = ct_plateau_note(&p, &o, 0.1, golden_at(values, k));
+			assert_int_equal(dropped, p.scale != before);
+			drops += dropped;
+			if (!(fabs(0.1 * p.scale - golden_at(lrs, k)) <= 1e-14))
+				fail_msg("setting %zu, evaluation %zu: %.17g, PyTorch has %.17g", i, k, 0.1 * p.scale, golden_at(lrs, k));
+		}
+		assert_true(drops > 0);
+	}
+	ct_json_destroy(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_optimizers),
 		cmocka_unit_test(test_schedules),
+		cmocka_unit_test(test_plateau),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,7 @@
 #include "tests/nn/op_cases.h"
 
+#include <string.h>
+
 #include "base/status.h"
 
 #define XENT CT_LOSS_CROSS_ENTROPY
@@ -17,6 +19,8 @@ const struct op_case op_cases[] = {
 	{"label smoothing", {9, 1, 1}, 6, "linear 7", 7, XENT, 0.1f, false},
 	{"mixed labels", {9, 1, 1}, 6, "linear 7", 7, XENT, 0, true},
 	{"mixed labels, smoothed", {5, 1, 1}, 7, "linear 12;relu;linear 19", 19, XENT, 0.2f, true},
+	{"weighted classes", {9, 1, 1}, 6, "linear 7", 7, XENT, 0, false},
+	{"weighted classes, mixed and smoothed", {5, 1, 1}, 7, "linear 12;relu;linear 19", 19, XENT, 0.2f, true},
 	{"mse", {10, 1, 1}, 4, "linear 10;relu;linear 5", 5, MSE, 0, false},
 	{"mse, 1 output", {3, 1, 1}, 7, "linear 1", 1, MSE, 0, false},
 	{"conv 3x3", {3, 7, 6}, 2, "conv2d 5 kernel=3 padding=1;flatten;linear 4", 4, XENT, 0, false},
@@ -102,3 +106,11 @@ const struct op_case op_cases[] = {
 };
 /* clang-format on */
 const size_t n_op_cases = CT_ARRAY_LEN(op_cases);
+
+const float *op_case_weights(const struct op_case *c)
+{
+	static const float weights[19] = {0.5f, 2,	1,     0.25f, 3,     1.5f, 0.75f, 1,	0.1f, 4,
+					  1,	0.5f, 2.5f, 1,	 0.125f, 1,    2,     0.3f, 1};
+
+	return strncmp(c->name, "weighted", 8) == 0 ? weights : NULL;
+}

@@ -18,5 +18,7 @@ struct op_case {
 
 extern const struct op_case op_cases[];
 extern const size_t n_op_cases;
+/* Returns the class weights [n_outputs] of a case whose name starts with "weighted", and NULL for others. */
+const float *op_case_weights(const struct op_case *c);
 
 #endif

@@ -238,6 +238,8 @@ static void make_inputs(const struct op_case *c, enum ct_input_kind kind, struct
 				       .mean = {0.4f, 0.5f, 0.6f, 0.3f},
 				       .std = {0.2f, 0.25f, 0.3f, 0.35f},
 				       .seed = 9,
+				       .class_weights = op_case_weights(c),
+				       .n_class_weights = op_case_weights(c) ? c->n_outputs : 0,
 				       .train = true}};
 	in->labels = CT_NEW_ARRAY(int32_t, (size_t)c->batch);
 	in->targets = CT_NEW_ARRAY(float, (size_t)c->batch *(size_t)c->n_outputs);

@@ -115,7 +115,12 @@ static void check_parameters(struct probe *p)
 static void check_case(const struct op_case *c)
 {
 	struct probe p = {.c = c};
-	struct ct_net_opts opts = {.batch = c->batch, .input = CT_INPUT_F32_NCHW, .seed = 5, .train = true};
+	struct ct_net_opts opts = {.batch = c->batch,
+				   .input = CT_INPUT_F32_NCHW,
+				   .seed = 5,
+				   .class_weights = op_case_weights(c),
+				   .n_class_weights = op_case_weights(c) ? c->n_outputs : 0,
+				   .train = true};
 	size_t n = shape_elems(c->input) * (size_t)c->batch;
 
 	rig_open(&p.rig, "ref", graph_make(c->input, c->layers, c->n_outputs, c->loss, c->smoothing), &opts);

@@ -48,8 +48,8 @@ static void check_xent(int k, float smoothing, float spread)
 		z[i] *= spread;
 	fill_labels((uint32_t)k, labels, ROWS, k);
 	const struct ct_batch b = {.n = ROWS, .labels = labels};
-	ct_loss_softmax_xent(1, z, &b, k, smoothing, d, &m);
-	ct_loss_softmax_xent(1, z, &b, k, smoothing, NULL, &eval);
+	ct_loss_softmax_xent(1, z, &b, k, smoothing, NULL, d, &m);
+	ct_loss_softmax_xent(1, z, &b, k, smoothing, NULL, NULL, &eval);
 	for (int i = 0; i < ROWS; i++) {
 		struct naive r = naive_xent(z + i * k, labels[i], k, (double)smoothing, want);
 		loss += r.loss;
@@ -85,40 +85,46 @@ static void test_xent(void **state)
 	}
 }
 
-static double naive_mixed(const float *z, int a, int b, double mix, int k, double smoothing, double *d)
+/* weight_a and weight_b are the class weights of the labels. */
+static double naive_mixed(const float *z, int a, int b, double mix, double weight_a, double weight_b, int k,
+			  double smoothing, double *d)
 {
 	double *other = CT_NEW_ARRAY(double, (size_t)k);
-	double loss = mix * naive_xent(z, a, k, smoothing, d).loss;
+	double loss = mix * weight_a * naive_xent(z, a, k, smoothing, d).loss;
 
-	loss += (1 - mix) * naive_xent(z, b, k, smoothing, other).loss;
+	loss += (1 - mix) * weight_b * naive_xent(z, b, k, smoothing, other).loss;
 	for (int j = 0; j < k; j++)
-		d[j] = mix * d[j] + (1 - mix) * other[j];
+		d[j] = mix * weight_a * d[j] + (1 - mix) * weight_b * other[j];
 	ct_free(other);
 	return loss;
 }
 
-static void check_mixed(int k, float smoothing)
+static void check_mixed(int k, float smoothing, bool weighted)
 {
 	const float mix[ROWS] = {0, 1, 0.5f, 0.25f, 0.9f, 0.1f, 1, 0, 0.75f};
 	size_t n = (size_t)ROWS * (size_t)k;
 	float *z = CT_NEW_ARRAY(float, n), *d = CT_NEW_ARRAY(float, n);
 	double *want = CT_NEW_ARRAY(double, (size_t)k), loss = 0;
 	int32_t labels[ROWS], labels_b[ROWS];
+	float weights[40];
 	struct ct_metrics m = {0}, plain = {0};
 
+	for (int j = 0; j < k; j++)
+		weights[j] = weighted ? 0.25f * (float)(1 + j % 7) : 1;
 	fill_floats((uint32_t)k, z, n);
 	fill_labels((uint32_t)k, labels, ROWS, k);
 	fill_labels((uint32_t)k + 1, labels_b, ROWS, k);
 	labels_b[4] = labels[4];
 	struct ct_batch b = {.n = ROWS, .labels = labels};
-	ct_loss_softmax_xent(1, z, &b, k, smoothing, NULL, &plain);
+	ct_loss_softmax_xent(1, z, &b, k, smoothing, NULL, NULL, &plain);
 	b.labels_b = labels_b;
 	b.mix = mix;
-	ct_loss_softmax_xent(1, z, &b, k, smoothing, d, &m);
+	ct_loss_softmax_xent(1, z, &b, k, smoothing, weighted ? weights : NULL, d, &m);
 	for (int i = 0; i < ROWS; i++) {
-		loss += naive_mixed(z + i * k, labels[i], labels_b[i], (double)mix[i], k, (double)smoothing, want);
+		loss += naive_mixed(z + i * k, labels[i], labels_b[i], (double)mix[i], (double)weights[labels[i]],
+				    (double)weights[labels_b[i]], k, (double)smoothing, want);
 		for (int j = 0; j < k; j++)
-			assert_float_equal((double)d[i * k + j], want[j], 3e-7);
+			assert_float_equal((double)d[i * k + j], want[j], weighted ? 6e-7 : 3e-7);
 	}
 	assert_float_equal(m.loss, loss, 2e-6 * loss);
 	assert_int_equal(m.top1, plain.top1); /* by the first label */
@@ -132,8 +138,10 @@ static void test_mixed_labels(void **state)
 {
 	(void)state;
 	for (int k = 2; k < 40; k += 7) {
-		check_mixed(k, 0);
-		check_mixed(k, 0.1f);
+		check_mixed(k, 0, false);
+		check_mixed(k, 0.1f, false);
+		check_mixed(k, 0, true);
+		check_mixed(k, 0.1f, true);
 	}
 }
 
@@ -144,12 +152,12 @@ static void test_ties_and_ranks(void **state)
 	struct ct_metrics m = {0};
 
 	(void)state;
-	ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 3, .labels = labels}, 7, 0, NULL, &m);
+	ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 3, .labels = labels}, 7, 0, NULL, NULL, &m);
 	assert_int_equal(m.top1, 1); /* the first of equals; 9 at 1 comes before 9 at 2 */
 	assert_int_equal(m.top5, 3);
 	const int32_t late[3] = {5, 5, 0};
 	m = (struct ct_metrics){0};
-	ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 3, .labels = late}, 7, 0, NULL, &m);
+	ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 3, .labels = late}, 7, 0, NULL, NULL, &m);
 	assert_int_equal(m.top1, 0);
 	assert_int_equal(m.top5, 1);
 }
@@ -161,7 +169,7 @@ static void test_extremes(void **state)
 	struct ct_metrics m = {0};
 
 	(void)state;
-	ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 2, .labels = labels}, 4, 0, d, &m);
+	ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 2, .labels = labels}, 4, 0, NULL, d, &m);
 	assert_float_equal(m.loss, 0, 1e-6);
 	assert_int_equal(m.top1, 2);
 	for (int i = 0; i < 8; i++)
@@ -169,7 +177,7 @@ static void test_extremes(void **state)
 	for (int bad = 0; bad < 3; bad++) {
 		z[2] = bad == 0 ? NAN : bad == 1 ? INFINITY : -INFINITY;
 		m = (struct ct_metrics){0};
-		ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 1, .labels = labels}, 4, 0.1f, d, &m);
+		ct_loss_softmax_xent(1, z, &(struct ct_batch){.n = 1, .labels = labels}, 4, 0.1f, NULL, d, &m);
 		assert_false(isfinite(m.loss)); /* never a wrong number */
 		assert_int_equal(m.top1, 0);
 	}
@@ -206,7 +214,7 @@ static void check_threads(int rows, int k)
 	const struct ct_batch b = {.n = rows, .labels = labels, .targets = z + k};
 	for (int i = 0; i < rows; i++) {
 		const size_t at = (size_t)i * (size_t)k;
-		ct_loss_softmax_xent(1, z + at, &(struct ct_batch){.n = 1, .labels = labels + i}, k, 0.1f, want + at,
+		ct_loss_softmax_xent(1, z + at, &(struct ct_batch){.n = 1, .labels = labels + i}, k, 0.1f, NULL, want + at,
 				     &alone);
 		if (i < rows - 1)
 			ct_loss_mse(1, z + at, &(struct ct_batch){.n = 1, .targets = z + k + at}, k, NULL, &alone_mse);
@@ -216,7 +224,7 @@ static void check_threads(int rows, int k)
 	for (int threads = 1; threads <= 4; threads++) {
 		struct ct_metrics m = {0}, mse = {0};
 		memset(d, 0, n * sizeof(*d));
-		ct_loss_softmax_xent(threads, z, &b, k, 0.1f, d, &m);
+		ct_loss_softmax_xent(threads, z, &b, k, 0.1f, NULL, d, &m);
 		assert_memory_equal(&m, &alone, sizeof(m));
 		assert_memory_equal(d, want, n * sizeof(*d));
 		ct_loss_mse(threads, z, &(struct ct_batch){.n = rows - 1, .targets = z + k}, k, d, &mse);

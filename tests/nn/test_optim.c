@@ -316,12 +316,51 @@ static void test_resume(void **state)
 		check_resume(kind);
 }
 
+/* Norms that are only requested change nothing, not even if they are not finite. */
+static void test_requested_norms(void **state)
+{
+	const struct ct_optim_opts opts = {.kind = CT_SGD};
+	struct rig r;
+	ct_optim *o;
+	double norm;
+
+	(void)state;
+	open_rig(&r);
+	const size_t n = ct_net_arena_elems(r.net);
+	float *params = on_host(ct_net_params(r.net)), *grads = on_host(ct_net_grads(r.net));
+	const float *result;
+	assert_ok(ct_optim_create(r.net, &opts, &o));
+	for (int on = 0; on < 2; on++) {
+		double weights = 0, gradient = 0;
+		fill_floats(1, params, n);
+		fill_floats(2, grads, n);
+		for (size_t i = 0; i < n; i++) {
+			weights += (double)params[i] * (double)params[i];
+			gradient += (double)grads[i] * (double)grads[i];
+		}
+		float *before = copy(params, n);
+		r.net->state->step.norms = (uint64_t)on;
+		assert_ok(update_now(o, 0.5, &norm));
+		result = on_host(ct_optim_result(o));
+		assert_float_equal(norm, on ? sqrt(gradient) : -1, 1e-5);
+		assert_float_equal(result[CT_UPDATE_WEIGHT_NORM], on ? sqrt(weights) : -1, 1e-5);
+		for (size_t i = 0; i < n; i++)
+			assert_true(params[i] == before[i] - 0.5f * grads[i]);
+		ct_free(before);
+	}
+	grads[0] = INFINITY;
+	assert_ok(update_now(o, 0.5, &norm));
+	assert_true(isinf(norm) && isinf(params[0]));
+	ct_optim_destroy(o);
+	rig_close(&r);
+}
+
 /* Every vector width gives the same bits. */
 static void test_kernels_agree(void **state)
 {
 	static const struct ct_sgd_coefs cs[] = {{0.1f, 0.9f, 1e-3f, 0.7f, false}, {0.1f, 0.9f, 1e-3f, 1, true}};
 	static const struct ct_lamb_coefs cl = {1.5f, 0.1f, 0.999f, 0.001f, 3, 1e-6f, 0.9f, 0.01f, 0.05f};
-	static const struct ct_adamw_coefs ca = {0.999f, 0.01f, 0.1f, 0.999f, 0.001f, 3, 1e-8f, 0.9f};
+	static const struct ct_adam_coefs ca = {0.02f, 0.999f, 0.01f, 0.1f, 0.999f, 0.001f, 3, 1e-8f, 0.9f};
 	const size_t n = 1003;
 	float *want = CT_NEW_ARRAY(float, 4 * n), *got = CT_NEW_ARRAY(float, 4 * n), *g = CT_NEW_ARRAY(float, n);
 	const struct ct_optim_kernels *k;
@@ -336,7 +375,7 @@ static void test_kernels_agree(void **state)
 		k->sgd(n, x, g, NULL, &cs[0]);
 		k->sgd(n, x, g, x + n, &cs[0]);
 		k->sgd(n, x, g, x + n, &cs[1]);
-		k->adamw(n, x, g, x + 2 * n, x + 3 * n, &ca);
+		k->adam(n, x, g, x + 2 * n, x + 3 * n, &ca);
 		double sums[2];
 		k->lamb_moments(n, x, g, x + 2 * n, x + 3 * n, &cl, sums);
 		x[0] += (float)sums[0] + (float)sums[1];
@@ -475,6 +514,7 @@ int main(void)
 		cmocka_unit_test(test_conversions),
 		cmocka_unit_test(test_state_by_name),
 		cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_requested_norms),
 		cmocka_unit_test(test_kernels_agree),
 		cmocka_unit_test(test_average),
 	};

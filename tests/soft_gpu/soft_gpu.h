@@ -47,8 +47,8 @@
  *   SOFT_GPU_FAULT     a list of FUNCTION:N:ERROR or FUNCTION@N:ERROR, separated by commas. The N-th call of FUNCTION
  *                      (0: every call) returns the error number ERROR. With @, the call succeeds, but the work that it
  *                      posts fails when it runs. From then on, every call that uses the device returns this error.
- *   SOFT_GPU_LOG       a file to which a line is written for each call and each piece of work that ran and, at the
- *                      end, a line with the numbers of objects that were not released
+ *   SOFT_GPU_LOG       a file to which a line is written for each call, each piece of work that ran and each context
+ *                      and, at the end, a line with the numbers of objects that were not released
  *
  * Calls may come from any thread; a mutex serializes them. Posted work runs on the thread that waits, except host
  * functions: one other thread calls all of them, one after the other, while the streams that do not wait for them go

@@ -6,7 +6,7 @@ static enum ct_status slice_done(struct cuda_program *p, int id, int param)
 {
 	struct cuda_task *t;
 
-	if (param < 0)
+	if (param < 0 || !ct_graph_trains(p->base.graph, id))
 		return CT_OK;
 	CT_TRY(ct__cuda_task(p, id, CUDA_SLICE_DONE, &t));
 	t->param = param;
@@ -147,7 +147,7 @@ static enum ct_status backward_group(struct cuda_program *p, const struct cuda_g
 enum ct_status ct__cuda_compile_backward(struct cuda_program *p)
 {
 	for (int id = ct_graph_n_nodes(p->base.graph) - 1; id > 0; id--) {
-		if (p->groups[id].last == id)
+		if (p->groups[id].last == id && ct__cuda_needs_gradient(p, id))
 			CT_TRY(backward_group(p, &p->groups[id]));
 		CT_TRY(slice_done(p, id, cuda_node(p, id)->weight));
 		CT_TRY(slice_done(p, id, cuda_node(p, id)->bias));

@@ -59,7 +59,7 @@ float *ct__cuda_param(const struct cuda_program *p, int param);
  * needs its value, or else a new one. */
 enum ct_status ct__cuda_own_value(struct cuda_program *p, int node, int in) CT_MUST_CHECK;
 enum ct_status ct__cuda_new_value(struct cuda_program *p, int node) CT_MUST_CHECK;
-/* No gradient is needed for the input of the graph. */
+/* No gradient is needed for the input of the graph, and for values that depend only on frozen parameters. */
 bool ct__cuda_needs_gradient(const struct cuda_program *p, int node);
 /* A new buffer for a part of the gradient of `node`, which is large enough for the gradient of every value of this shape. */
 enum ct_status ct__cuda_new_gradient(struct cuda_program *p, int node, int *buffer) CT_MUST_CHECK;

@@ -45,6 +45,9 @@ static enum ct_status describe_value(struct cuda_program *p, int id)
 
 	CT_TRY(check_node(p, id));
 	*v = (struct cuda_value){.root = id, .user = CUDA_NONE, .buffer = CUDA_NONE};
+	v->needs_gradient = ct_graph_trains(p->base.graph, id) ||
+			    (node->in[0] >= 0 && p->values[node->in[0]].needs_gradient) ||
+			    (node->in[1] >= 0 && p->values[node->in[1]].needs_gradient);
 	v->gradient = (struct cuda_gradient){.buffer = CUDA_NONE, .second = CUDA_NONE};
 	if (shares_value(p, node)) {
 		v->root = p->values[node->in[0]].root;

@@ -177,13 +177,13 @@ static enum ct_status weight_gradient(struct cuda_program *p, const struct cuda_
 	return ct__cuda_refer_grad(p, &t->convert.y, param);
 }
 
-/* The gradient before the ReLU, and that of the bias. Both come from one pass if the layer has a bias; per element of y, this reads dy and
+/* The gradient before the ReLU, and that of the bias, if it is trained. Both come from one pass if the layer has a bias; per element of y, this reads dy and
  * y and writes d, and the convolutions after it read only d. */
 static enum ct_status epilogue_gradient(struct cuda_program *p, const struct cuda_group *g, int *d)
 {
 	struct cuda_value *v = &p->values[g->last];
 	const struct cuda_gradient dy = v->gradient;
-	const int bias = cuda_node(p, g->layer)->bias;
+	const int bias = ct_graph_trains(p->base.graph, g->layer) ? cuda_node(p, g->layer)->bias : CUDA_NONE;
 	struct cuda_task *t;
 	int partial;
 
@@ -218,7 +218,8 @@ enum ct_status ct__cuda_backward_layer(struct cuda_program *p, const struct cuda
 			      .residual = CUDA_NONE};
 
 	CT_TRY(epilogue_gradient(p, g, &c.y));
-	CT_TRY(weight_gradient(p, &c));
+	if (ct_graph_trains(p->base.graph, g->layer))
+		CT_TRY(weight_gradient(p, &c));
 	if (!ct__cuda_needs_gradient(p, in))
 		return CT_OK;
 	c.direction = CT__CUDNN_DATA;

@@ -32,6 +32,7 @@ static enum ct_status norm_task(struct cuda_program *p, const struct cuda_group 
 		.cp = v->cp,
 		.eps = node->eps,
 		.momentum = node->momentum,
+		.fixed = node->fixed_stats,
 		.type = p->type,
 	};
 	CT_TRY(ct__cuda_refer(p, &t->norm.stat, n->stat));
@@ -58,7 +59,7 @@ static enum ct_status sync_sums(struct cuda_program *p, const struct cuda_group 
 {
 	struct cuda_task *t;
 
-	if (!p->base.net->opts.sync)
+	if (!p->base.net->opts.sync || cuda_node(p, g->norm)->fixed_stats)
 		return CT_OK;
 	CT_TRY(ct__cuda_task(p, g->norm, CUDA_NORM_SYNC, &t));
 	t->sync.n = n;
@@ -74,7 +75,7 @@ static enum ct_status forward_statistics(struct cuda_program *p, const struct cu
 	CT_TRY(ct__cuda_buffer(p, 2 * (size_t)v->cp * sizeof(float), &n->stat));
 	CT_TRY(ct__cuda_buffer(p, sizeof(double), &n->count));
 	CT_TRY(ct__cuda_buffer(p, (2 * (size_t)v->shape.c + 1) * sizeof(double), &n->sums));
-	if (!cuda_is_training(p))
+	if (!cuda_is_training(p) || cuda_node(p, g->norm)->fixed_stats)
 		return norm_task(p, g, CUDA_NORM_RUNNING, &t);
 	CT_TRY(sums_task(p, g, CUDA_NORM_SUMS, &t));
 	CT_TRY(sync_sums(p, g, 2 * (size_t)v->shape.c + 1));
@@ -105,14 +106,32 @@ static bool stores_d(const struct cuda_program *p, const struct cuda_group *g)
 	return p->values[g->last].gradient.second != CUDA_NONE || (g->add != CUDA_NONE && g->relu != CUDA_NONE);
 }
 
-static enum ct_status backward_sums(struct cuda_program *p, const struct cuda_group *g, int *d)
+/* The gradients of gamma and beta, in buffers that no one reads if the norm does not train. */
+static enum ct_status refer_gradients(struct cuda_program *p, const struct cuda_group *g, struct cuda_task *t)
 {
 	const struct ct_node *node = cuda_node(p, g->norm);
+	const size_t bytes = (size_t)p->values[g->norm].cp * sizeof(float);
+	int dgamma, dbeta;
+
+	if (ct_graph_trains(p->base.graph, g->norm)) {
+		CT_TRY(ct__cuda_refer_grad(p, &t->norm.dgamma, node->weight));
+		return ct__cuda_refer_grad(p, &t->norm.dbeta, node->bias);
+	}
+	CT_TRY(ct__cuda_buffer(p, bytes, &dgamma));
+	CT_TRY(ct__cuda_buffer(p, bytes, &dbeta));
+	CT_TRY(ct__cuda_refer(p, &t->norm.dgamma, dgamma));
+	return ct__cuda_refer(p, &t->norm.dbeta, dbeta);
+}
+
+static enum ct_status backward_sums(struct cuda_program *p, const struct cuda_group *g, int *d)
+{
 	struct cuda_value *v = &p->values[g->last];
 	const struct cuda_gradient dy = v->gradient;
 	struct cuda_task *t;
 
 	*d = dy.buffer;
+	if (cuda_node(p, g->norm)->fixed_stats && !stores_d(p, g))
+		return CT_OK;
 	if (stores_d(p, g))
 		CT_TRY(ct__cuda_own_gradient(p, v, d));
 	CT_TRY(sums_task(p, g, CUDA_NORM_BACKWARD_SUMS, &t));
@@ -124,8 +143,7 @@ static enum ct_status backward_sums(struct cuda_program *p, const struct cuda_gr
 		CT_TRY(ct__cuda_refer(p, &t->norm.y, v->buffer));
 	if (stores_d(p, g))
 		CT_TRY(ct__cuda_refer(p, &t->norm.d, *d));
-	CT_TRY(ct__cuda_refer_grad(p, &t->norm.dgamma, node->weight));
-	CT_TRY(ct__cuda_refer_grad(p, &t->norm.dbeta, node->bias));
+	CT_TRY(refer_gradients(p, g, t));
 	return sync_sums(p, g, 2 * (size_t)v->shape.c);
 }
 

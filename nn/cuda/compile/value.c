@@ -62,7 +62,7 @@ enum ct_status ct__cuda_own_value(struct cuda_program *p, int node, int in)
 
 bool ct__cuda_needs_gradient(const struct cuda_program *p, int node)
 {
-	return p->values[node].root != 0;
+	return p->values[node].needs_gradient;
 }
 
 enum ct_status ct__cuda_new_gradient(struct cuda_program *p, int node, int *buffer)

@@ -139,6 +139,7 @@ struct ct__k_norm_args {
 	double *count; /* number of values on all ranks in the statistics; forward writes it, backward reads it */
 	size_t rows;
 	int c, cp, relu; /* relu: a ReLU follows; backward masks gradients where y <= 0 */
+	int fixed;       /* backward_data: the statistics do not depend on x, and sums and count are not read */
 	float eps, momentum;
 	enum ct_dtype type;
 };
@@ -176,6 +177,7 @@ struct ct__k_loss_args {
 	const void *logits;
 	const int32_t *labels, *labels_b;
 	const float *mix, *targets;
+	const float *class_weights; /* [k] or NULL */
 	float *dlogits;
 	double *row_loss;   /* [n] */
 	uint32_t *row_hits; /* [n] */
@@ -200,7 +202,7 @@ struct ct__k_dropout_args {
 cudaError_t ct__k_dropout(const struct ct__k_dropout_args *a, cudaStream_t s);
 
 /* Updates of an optimizer and passes over arenas, in fp32. The formulas and their order of operations are those of nn/optim. */
-enum { CT__K_SGD, CT__K_ADAMW, CT__K_LARS, CT__K_LAMB }; /* enum ct_optim_kind of nn/optim/optim.h */
+enum { CT__K_SGD, CT__K_ADAMW, CT__K_LARS, CT__K_LAMB, CT__K_ADAM }; /* enum ct_optim_kind of nn/optim/optim.h */
 enum { CT__K_DONE, CT__K_BAD_LOSS, CT__K_BAD_NORM, CT__K_BAD_SCALE, CT__K_SKIPPED }; /* enum ct_update_outcome */
 /* Elements of the result, as in nn/optim/optim.h. */
 enum {
@@ -209,6 +211,7 @@ enum {
 	CT__K_RESULT_SCALE,
 	CT__K_RESULT_SCALE_STEPS,
 	CT__K_RESULT_N_SKIPPED,
+	CT__K_RESULT_WEIGHT_NORM,
 	CT__K_RESULTS
 };
 struct ct__k_step { /* struct ct_step_args of nn/engine.h */
@@ -223,6 +226,7 @@ struct ct__k_loss_scale { /* struct ct_loss_scale of nn/engine_impl.h */
 struct ct__k_segment {
 	int32_t first_chunk, n_chunks;
 	int32_t decay, adapt;
+	double lr_factor;
 };
 struct ct__k_chunk {
 	uint64_t offset;
@@ -232,8 +236,9 @@ struct ct__k_chunk {
 struct ct__k_factors { /* of a segment in one update */
 	float clip, weight_decay, shrink, step;
 };
-struct ct__k_adam { /* coefficients of AdamW and LAMB in one update */
-	float step, one_minus_beta1, beta2, one_minus_beta2, inverse_bias1, inverse_sqrt_bias2, eps;
+struct ct__k_adam { /* coefficients of Adam, AdamW and LAMB in one update */
+	double bias1; /* 1 - beta1^t */
+	float one_minus_beta1, beta2, one_minus_beta2, inverse_bias1, inverse_sqrt_bias2, eps;
 };
 /* Of one update: the factor for the gradient (clipping, and the inverse of the loss scale), and whether the update must change nothing. */
 struct ct__k_control {

@@ -43,7 +43,10 @@ template <class T> static inline __device__ void xent_row(const struct ct__k_los
 	const size_t z = (size_t)row * a.kp;
 	const int label = a.labels[row], label_b = a.labels_b ? a.labels_b[row] : label;
 	const float hit = 1.0f - a.smoothing, mix = a.labels_b ? a.mix[row] : 1.0f;
-	const float weight_a = hit * mix, weight_b = hit * (1.0f - mix), each = a.smoothing / (float)a.k;
+	const float wa = a.class_weights ? a.class_weights[label] : 1.0f, wb = a.class_weights ? a.class_weights[label_b] : 1.0f;
+	const float weight_a = hit * mix * wa, weight_b = hit * (1.0f - mix) * wb;
+	const float all = a.class_weights ? mix * wa + (1.0f - mix) * wb : 1.0f, smoothing = a.smoothing * all;
+	const float each = smoothing / (float)a.k;
 	const float own = at<T>(a.logits, z + label);
 	float max = at<T>(a.logits, z), sum = 0;
 	double total = 0;
@@ -66,8 +69,8 @@ template <class T> static inline __device__ void xent_row(const struct ct__k_los
 	double loss = (double)weight_a * (log_sum - (double)own);
 	if (weight_b > 0)
 		loss += (double)weight_b * (log_sum - (double)at<T>(a.logits, z + label_b));
-	if (a.smoothing > 0)
-		loss += (double)a.smoothing * (log_sum - total / a.k);
+	if (smoothing > 0)
+		loss += (double)smoothing * (log_sum - total / a.k);
 	if (lane == 0) {
 		a.row_loss[row] = loss;
 		a.row_hits[row] = !is_finite(loss) ? 0 : before < 1 ? HIT_1 | HIT_5 : before < 5 ? HIT_5 : 0;
@@ -76,7 +79,7 @@ template <class T> static inline __device__ void xent_row(const struct ct__k_los
 		float d = 0;
 
 		if (j < a.k)
-			d = expf(at<T>(a.logits, z + j) - max) / sum - each;
+			d = expf(at<T>(a.logits, z + j) - max) / sum * all - each;
 		if (j == label)
 			d -= weight_a;
 		if (j == label_b)

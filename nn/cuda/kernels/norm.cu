@@ -175,7 +175,7 @@ template <class T> static __global__ void backward_data(const struct ct__k_norm_
 	constexpr int V = ct_vector<T>::size;
 	const int vectors = a.cp / V, vector = vector_of_thread();
 	const size_t stride = (size_t)gridDim.y * blockDim.y;
-	const double count = *a.count;
+	const double count = a.fixed ? 1 : *a.count;
 	float sum[V], slope[V];
 
 	if (vector >= vectors)
@@ -183,7 +183,7 @@ template <class T> static __global__ void backward_data(const struct ct__k_norm_
 	const norm_values<V> n = load_norm<V>(a, vector * V);
 	for (int j = 0; j < V; j++) {
 		const int c = vector * V + j;
-		const bool real = c < a.c;
+		const bool real = c < a.c && !a.fixed;
 
 		sum[j] = real ? (float)(a.sums[c] / count) : 0.0f;
 		slope[j] = real ? a.stat[a.cp + c] * (float)(a.sums[a.c + c] / count) : 0.0f;

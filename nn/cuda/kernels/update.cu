@@ -79,6 +79,7 @@ static inline __device__ void report(const struct ct__k_update_args &a, float no
 	a.result[CT__K_RESULT_OUTCOME] = (float)outcome;
 	a.result[CT__K_RESULT_SCALE] = a.loss_scale ? a.loss_scale->scale : 0.0f;
 	a.result[CT__K_RESULT_SCALE_STEPS] = a.loss_scale ? (float)a.loss_scale->steps : 0.0f;
+	a.result[CT__K_RESULT_WEIGHT_NORM] = -1.0f; /* not computed */
 	a.result[CT__K_RESULT_N_SKIPPED] = a.loss_scale ? (float)a.loss_scale->skipped : 0.0f;
 }
 
@@ -100,6 +101,11 @@ static inline __device__ double add_all_chunks(const struct ct__k_update_args &a
 	return sum;
 }
 
+static inline __device__ bool is_adam(const struct ct__k_update_args &a)
+{
+	return a.kind == CT__K_ADAM || a.kind == CT__K_ADAMW || a.kind == CT__K_LAMB;
+}
+
 static inline __device__ struct ct__k_adam adam_of(const struct ct__k_update_args &a)
 {
 	/* Skipped updates do not count, as in PyTorch. */
@@ -107,7 +113,7 @@ static inline __device__ struct ct__k_adam adam_of(const struct ct__k_update_arg
 		     bias1 = 1 - pow(a.beta1, t), bias2 = 1 - pow(a.beta2, t);
 	struct ct__k_adam c;
 
-	c.step = (float)(a.step->lr / bias1);
+	c.bias1 = bias1;
 	c.one_minus_beta1 = (float)(1 - a.beta1);
 	c.beta2 = (float)a.beta2;
 	c.one_minus_beta2 = (float)(1 - a.beta2);
@@ -147,7 +153,7 @@ static __global__ void decide(const struct ct__k_update_args a)
 	report(a, norm_out, outcome);
 	a.control->clip = clip / scale;
 	a.control->stop = outcome != CT__K_DONE;
-	if (a.kind == CT__K_ADAMW || a.kind == CT__K_LAMB)
+	if (is_adam(a))
 		a.control->adam = adam_of(a);
 }
 
@@ -230,15 +236,18 @@ static __global__ void factors(const struct ct__k_update_args a)
 	if (i >= a.n_segments || a.control->stop)
 		return;
 	const struct ct__k_segment s = a.segments[i];
-	struct ct__k_factors f = {a.control->clip, s.decay ? (float)a.weight_decay : 0.0f,
-				  s.decay ? (float)(1 - a.step->lr * a.weight_decay) : 1.0f, 0.0f};
+	const double lr = a.step->lr * s.lr_factor;
+	const bool l2 = a.kind != CT__K_ADAMW && a.kind != CT__K_LAMB;
+	struct ct__k_factors f = {a.control->clip, s.decay && l2 ? (float)a.weight_decay : 0.0f,
+				  s.decay && !l2 ? (float)(1 - lr * a.weight_decay) : 1.0f,
+				  (float)(is_adam(a) ? lr / a.control->adam.bias1 : lr)};
 	if (s.adapt && a.kind == CT__K_LARS)
 		adapt_lars(a, s, f.clip, &f);
 	if (s.adapt && a.kind == CT__K_LAMB) {
 		const double w2 = add_chunks(a, s.first_chunk, s.n_chunks, 0),
 			     u2 = add_chunks(a, s.first_chunk, s.n_chunks, 1);
 
-		f.step = (float)(a.step->lr * (w2 > 0 && u2 > 0 ? sqrt(w2 / u2) : 1));
+		f.step = (float)(lr * (w2 > 0 && u2 > 0 ? sqrt(w2 / u2) : 1));
 	}
 	a.factors[i] = f;
 }
@@ -255,7 +264,7 @@ static inline __device__ void store_weight(const struct ct__k_update_args &a, si
 
 static inline __device__ void apply_sgd(const struct ct__k_update_args &a, const struct ct__k_factors &f, size_t at)
 {
-	const float lr = (float)a.step->lr, momentum = (float)a.momentum, p = a.params[at];
+	const float lr = f.step, momentum = (float)a.momentum, p = a.params[at];
 	const float d = f.clip * a.grads[at] + f.weight_decay * p;
 	float move = d;
 
@@ -271,18 +280,19 @@ static inline __device__ void apply_sgd(const struct ct__k_update_args &a, const
 static inline __device__ void apply_adam(const struct ct__k_update_args &a, const struct ct__k_factors &f,
 					 const struct ct__k_adam &c, size_t at)
 {
-	const float d = f.clip * a.grads[at], m = a.state[0][at] + c.one_minus_beta1 * (d - a.state[0][at]),
+	const float g = f.clip * a.grads[at], d = f.weight_decay > 0 ? g + f.weight_decay * a.params[at] : g,
+		    m = a.state[0][at] + c.one_minus_beta1 * (d - a.state[0][at]),
 		    v = c.beta2 * a.state[1][at] + c.one_minus_beta2 * (d * d);
 
 	a.state[0][at] = m;
 	a.state[1][at] = v;
-	a.params[at] = a.params[at] * f.shrink - c.step * m / (sqrtf(v) * c.inverse_sqrt_bias2 + c.eps);
+	a.params[at] = a.params[at] * f.shrink - f.step * m / (sqrtf(v) * c.inverse_sqrt_bias2 + c.eps);
 }
 
 static __global__ void apply(const struct ct__k_update_args a)
 {
 	const struct ct__k_chunk k = a.parts[blockIdx.x];
-	const bool is_adam = a.kind == CT__K_ADAMW || a.kind == CT__K_LAMB;
+	const bool adam = is_adam(a);
 
 	if (a.control->stop) { /* the copy of the weights may be older than the parameters */
 		for (uint32_t i = threadIdx.x; i < k.n; i += APPLY_BLOCK)
@@ -290,7 +300,7 @@ static __global__ void apply(const struct ct__k_update_args a)
 		return;
 	}
 	const struct ct__k_factors f = a.factors[k.segment];
-	const struct ct__k_adam c = is_adam ? a.control->adam : ct__k_adam{};
+	const struct ct__k_adam c = adam ? a.control->adam : ct__k_adam{};
 	const bool trusted = a.kind == CT__K_LAMB && a.segments[k.segment].adapt;
 	for (uint32_t i = threadIdx.x; i < k.n; i += APPLY_BLOCK) {
 		const size_t at = k.offset + i;
@@ -298,7 +308,7 @@ static __global__ void apply(const struct ct__k_update_args a)
 		if (trusted)
 			a.params[at] -= f.step * lamb_update(a.params[at], a.state[0][at], a.state[1][at], c,
 							     (float)a.weight_decay);
-		else if (is_adam)
+		else if (adam)
 			apply_adam(a, f, c, at);
 		else
 			apply_sgd(a, f, at);

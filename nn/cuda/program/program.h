@@ -131,6 +131,7 @@ struct cuda_value {
 	int users, user;       /* number of inputs of other nodes that are this value, and the node of the last of them */
 	int buffer;            /* CUDA_NONE: not stored, because the node is computed together with its user */
 	bool overwritten;      /* the value of the user is written over it */
+	bool needs_gradient;   /* of each node, not only of the owner */
 	struct cuda_gradient gradient;
 };
 

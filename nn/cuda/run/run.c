@@ -53,6 +53,7 @@ static enum ct_status run_loss(const struct pass *pass, const struct cuda_task *
 	struct ct__k_loss_args a = t->loss;
 
 	a.n_valid = pass->batch->n;
+	a.class_weights = ct__program_class_weights(&pass->p->base);
 	a.metrics = (struct ct__k_metrics *)pass->metrics;
 	if (pass->batch->on_device && !pass->batch->rows) {
 		a.labels = pass->batch->labels;

@@ -30,7 +30,8 @@ static enum ct_status lower_backward(struct onednn_program *p, int id)
 enum ct_status ct__onednn_compile_backward(struct onednn_program *p)
 {
 	for (int id = ct_graph_n_nodes(p->base.graph) - 1; id > 0; id--) {
-		CT_TRY(ct__onednn_recompute(p, id));
+		if (p->values[id].gradient.needed)
+			CT_TRY(ct__onednn_recompute(p, id));
 		CT_TRY(lower_backward(p, id));
 	}
 	return p->base.net->opts.input_gradient ? ct__onednn_input_gradient(p) : CT_OK;

@@ -84,7 +84,7 @@ void ct__onednn_fuse(struct onednn_program *p)
 		const struct ct_node *node = ct_graph_node(g, id);
 		struct onednn_value *v = &p->values[id];
 		*v = no_value;
-		v->gradient.needed = node->weight >= 0 || (id == 0 && p->base.net->opts.input_gradient) ||
+		v->gradient.needed = ct_graph_trains(g, id) || (id == 0 && p->base.net->opts.input_gradient) ||
 				     (node->in[0] >= 0 && p->values[node->in[0]].gradient.needed) ||
 				     (node->in[1] >= 0 && p->values[node->in[1]].gradient.needed);
 		bool can = node->op == CT_OP_CONV2D || node->op == CT_OP_LINEAR || node->op == CT_OP_BATCH_NORM ||

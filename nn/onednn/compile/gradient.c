@@ -72,11 +72,20 @@ enum ct_status ct__onednn_slice_done(struct onednn_program *p, int id, int param
 {
 	struct onednn_task *t;
 
-	if (param < 0)
+	if (param < 0 || !ct_graph_trains(p->base.graph, id))
 		return CT_OK;
 	CT_TRY(ct__onednn_task(p, ONEDNN_SLICE_DONE, id, &t));
 	t->n = (size_t)param;
 	return CT_OK;
+}
+
+enum ct_status ct__onednn_param_grad(struct onednn_program *p, int id, int param, struct onednn_ref *out)
+{
+	*out = (struct onednn_ref){ONEDNN_GRAD, param};
+	if (ct_graph_trains(p->base.graph, id))
+		return CT_OK;
+	out->where = ONEDNN_BUFFER;
+	return ct__onednn_buffer(p, ct_graph_param(p->base.graph, param)->n * sizeof(float), &out->id);
 }
 
 enum ct_status ct__onednn_in_place(struct onednn_program *p, struct onednn_value *v, int *out)

@@ -115,6 +115,7 @@ enum ct_status ct__onednn_layer_backward(struct onednn_program *p, int id)
 {
 	if (ct__onednn_winograd_fits(p, id))
 		return ct__onednn_winograd_backward(p, id);
-	CT_TRY(emit_weights(p, id));
+	if (ct_graph_trains(p->base.graph, id))
+		CT_TRY(emit_weights(p, id));
 	return p->values[ct__onednn_node(p, id)->in[0]].gradient.needed ? emit_data(p, id) : CT_OK;
 }

@@ -37,16 +37,16 @@ static void common_args(struct onednn_program *p, struct onednn_task *t, int par
 {
 	const struct ct_node *node = ct__onednn_node(p, t->node);
 	const struct onednn_value *v = &p->values[t->node];
-	const bool train = p->base.mode == CT_TRAIN;
+	const bool kept = v->kept.mean >= 0; /* else the running statistics are used */
 
 	ct__onednn_arg_buffer(p, t, CT_DNNL_SRC, v->kept.src);
 	ct__onednn_arg(p, t, CT_DNNL_SCALE, (struct onednn_ref){ONEDNN_PARAM, node->weight});
 	ct__onednn_arg(p, t, CT_DNNL_SHIFT, (struct onednn_ref){ONEDNN_PARAM, node->bias});
 	ct__onednn_arg(p, t, CT_DNNL_MEAN,
-		       train ? ONEDNN_BUF(v->kept.mean) : (struct onednn_ref){ONEDNN_RUNNING, node->mean});
+		       kept ? ONEDNN_BUF(v->kept.mean) : (struct onednn_ref){ONEDNN_RUNNING, node->mean});
 	ct__onednn_arg(p, t, CT_DNNL_VARIANCE,
-		       train ? ct__onednn_buffer_or_nothing(v->kept.variance)
-			     : (struct onednn_ref){ONEDNN_RUNNING, node->var});
+		       kept ? ct__onednn_buffer_or_nothing(v->kept.variance)
+			    : (struct onednn_ref){ONEDNN_RUNNING, node->var});
 	ct__onednn_arg(p, t, CT_DNNL_SCRATCHPAD, ct__onednn_buffer_or_nothing(partials));
 	ct__onednn_arg(p, t, CT_DNNL_WORKSPACE, ct__onednn_buffer_or_nothing(v->kept.workspace));
 	ct__onednn_arg(p, t, CT_DNNL_OTHER, ct__onednn_buffer_or_nothing(path >= 0 ? p->values[path].kept.mask : -1));
@@ -65,9 +65,11 @@ static enum ct_status emit_forward(struct onednn_program *p, int id, int owner, 
 	v->layout.desc = v->kept.src_desc;
 	if (p->base.mode == CT_TRAIN && !p->recomputing) {
 		const size_t channels = (size_t)(s.c + s.c % 2) * sizeof(float);
-		CT_TRY(ct__onednn_buffer(p, channels + sizeof(double), &v->kept.mean));
-		CT_TRY(ct__onednn_buffer(p, channels, &v->kept.variance));
-		CT_TRY(ct__onednn_buffer(p, ct__norm_scratch_bytes(p->base.n, s.c), &partials));
+		if (!node->fixed_stats) {
+			CT_TRY(ct__onednn_buffer(p, channels + sizeof(double), &v->kept.mean));
+			CT_TRY(ct__onednn_buffer(p, channels, &v->kept.variance));
+			CT_TRY(ct__onednn_buffer(p, ct__norm_scratch_bytes(p->base.n, s.c), &partials));
+		}
 		if (residual >= 0 && p->values[owner].fusion.relu >= 0)
 			CT_TRY(ct__onednn_buffer(p, ct__norm_mask_bytes(p->base.n, s.c, s.h * s.w),
 						 &v->kept.workspace));
@@ -93,7 +95,7 @@ static void undo_fusion(struct onednn_program *p, int id)
 	v->fusion.join = -1;
 }
 
-/* Synchronized batch norm in a layout that ctrain's kernels do not support. Converts the input to plain fp32 for the
+/* Synchronized batch norm, or batch norm with fixed statistics, in a layout that ctrain's kernels do not support. Converts the input to plain fp32 for the
  * reference engine's loops. */
 static enum ct_status reference_forward(struct onednn_program *p, int id)
 {
@@ -135,7 +137,7 @@ enum ct_status ct__onednn_norm_forward(struct onednn_program *p, int id)
 		return v->fusion.join >= 0 ? CT_OK : emit_forward(p, id, id, -1);
 	}
 	undo_fusion(p, id);
-	if (p->base.mode == CT_TRAIN && p->base.net->opts.sync) {
+	if (p->base.mode == CT_TRAIN && (p->base.net->opts.sync || ct__onednn_node(p, id)->fixed_stats)) {
 		v->kept.norm = ONEDNN_NORM_REFERENCE;
 		return reference_forward(p, id);
 	}
@@ -196,8 +198,12 @@ static enum ct_status emit_backward(struct onednn_program *p, int id, const stru
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const bool own = p->values[id].kept.norm == ONEDNN_NORM_OWN;
+	struct onednn_ref dgamma, dbeta;
 	struct onednn_task *t;
 	int partials = -1;
+
+	CT_TRY(ct__onednn_param_grad(p, id, node->weight, &dgamma));
+	CT_TRY(ct__onednn_param_grad(p, id, node->bias, &dbeta));
 
 	if (own)
 		CT_TRY(ct__onednn_buffer(p, ct__norm_scratch_bytes(p->base.n, node->shape.c), &partials));
@@ -207,8 +213,8 @@ static enum ct_status emit_backward(struct onednn_program *p, int id, const stru
 	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
 	ct__onednn_arg(p, t, CT_DNNL_DIFF_DST, ct__onednn_buffer_or_nothing(dresidual));
 	ct__onednn_arg(p, t, CT_DNNL_DIFF_DST, ct__onednn_buffer_or_nothing(g->gradient.second));
-	ct__onednn_arg(p, t, CT_DNNL_DIFF_SCALE, (struct onednn_ref){ONEDNN_GRAD, node->weight});
-	ct__onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, (struct onednn_ref){ONEDNN_GRAD, node->bias});
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_SCALE, dgamma);
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, dbeta);
 	if (!p->values[node->in[0]].gradient.needed)
 		return CT_OK;
 	return ct__onednn_give_grad(p, id, node->in[0], dx, p->values[id].layout.desc, false);

@@ -83,10 +83,13 @@ enum ct_status ct__onednn_norm_library_backward(struct onednn_program *p, int id
 					  .relu = v->fusion.relu >= 0,
 					  .eps = node->eps,
 					  .forward = v->kept.prim};
+	struct onednn_ref dgamma, dbeta;
 	const ct_dnnl_prim *prim;
 	struct onednn_task *t;
 	int dx, dy = v->gradient.buffer;
 
+	CT_TRY(ct__onednn_param_grad(p, id, node->weight, &dgamma));
+	CT_TRY(ct__onednn_param_grad(p, id, node->bias, &dbeta));
 	CT_TRY(ct__onednn_prim(p, id, &spec, &prim));
 	CT_TRY(ct__onednn_in_place(p, v, &dx));
 	CT_TRY(ct__onednn_call(p, id, prim, &t));
@@ -97,8 +100,8 @@ enum ct_status ct__onednn_norm_library_backward(struct onednn_program *p, int id
 	ct__onednn_arg(p, t, CT_DNNL_SHIFT, (struct onednn_ref){ONEDNN_PARAM, node->bias});
 	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, dy);
 	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
-	ct__onednn_arg(p, t, CT_DNNL_DIFF_SCALE, (struct onednn_ref){ONEDNN_GRAD, node->weight});
-	ct__onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, (struct onednn_ref){ONEDNN_GRAD, node->bias});
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_SCALE, dgamma);
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, dbeta);
 	if (v->kept.workspace >= 0)
 		ct__onednn_arg_buffer(p, t, CT_DNNL_WORKSPACE, v->kept.workspace);
 	CT_TRY(ct__onednn_slice_done(p, id, node->weight));

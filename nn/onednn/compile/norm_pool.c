@@ -39,7 +39,7 @@ enum ct_status ct__onednn_norm_pool_forward(struct onednn_program *p, int id, bo
 		return CT_OK;
 	ct__onednn_dims(p, id, dims);
 	CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, CT_LANES, &blocked));
-	if (v->kept.src_desc != blocked || p->base.net->opts.sync || !ct__norm_usable()) {
+	if (v->kept.src_desc != blocked || p->base.net->opts.sync || node->fixed_stats || !ct__norm_usable()) {
 		v->fusion.pool = -1;
 		return CT_OK;
 	}
@@ -67,8 +67,11 @@ enum ct_status ct__onednn_norm_pool_backward(struct onednn_program *p, int id)
 	const struct onednn_value *v = &p->values[id];
 	struct onednn_task *t;
 	struct onednn_value *x = &p->values[node->in[0]];
+	struct onednn_ref dgamma, dbeta;
 	int partials, dx;
 
+	CT_TRY(ct__onednn_param_grad(p, id, node->weight, &dgamma));
+	CT_TRY(ct__onednn_param_grad(p, id, node->bias, &dbeta));
 	CT_TRY(ct__onednn_buffer(p, ct__norm_pool_scratch_bytes(&s), &partials));
 	/* The gradient overwrites the output of a convolution if no other node reads it. */
 	x->layout.gone = x->fusion.user == id && x->layout.buffer == v->kept.src &&
@@ -80,8 +83,8 @@ enum ct_status ct__onednn_norm_pool_backward(struct onednn_program *p, int id)
 	CT_TRY(ct__onednn_task(p, ONEDNN_NORM_POOL_BACKWARD, id, &t));
 	norm_pool_args(p, t, partials);
 	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_SRC, dx);
-	ct__onednn_arg(p, t, CT_DNNL_DIFF_SCALE, (struct onednn_ref){ONEDNN_GRAD, node->weight});
-	ct__onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, (struct onednn_ref){ONEDNN_GRAD, node->bias});
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_SCALE, dgamma);
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_SHIFT, dbeta);
 	CT_TRY(ct__onednn_slice_done(p, id, node->weight));
 	CT_TRY(ct__onednn_slice_done(p, id, node->bias));
 	if (!p->values[node->in[0]].gradient.needed)

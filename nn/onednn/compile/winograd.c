@@ -65,12 +65,11 @@ enum ct_status ct__onednn_winograd_forward(struct onednn_program *p, int id)
 	return CT_OK;
 }
 
-enum ct_status ct__onednn_winograd_backward(struct onednn_program *p, int id)
+static enum ct_status emit_weights(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
 	struct onednn_task *t;
-	int dx;
 
 	CT_TRY(emit(p, id, CT_WINOGRAD_BACKWARD_WEIGHTS, &t));
 	ct__onednn_arg_buffer(p, t, CT_DNNL_SRC, v->kept.src);
@@ -79,7 +78,18 @@ enum ct_status ct__onednn_winograd_backward(struct onednn_program *p, int id)
 	if (node->bias >= 0)
 		ct__onednn_arg(p, t, CT_DNNL_DIFF_BIAS, (struct onednn_ref){ONEDNN_GRAD, node->bias});
 	CT_TRY(ct__onednn_slice_done(p, id, node->weight));
-	CT_TRY(ct__onednn_slice_done(p, id, node->bias));
+	return ct__onednn_slice_done(p, id, node->bias);
+}
+
+enum ct_status ct__onednn_winograd_backward(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+	struct onednn_task *t;
+	int dx;
+
+	if (ct_graph_trains(p->base.graph, id))
+		CT_TRY(emit_weights(p, id));
 	if (!p->values[node->in[0]].gradient.needed)
 		return CT_OK;
 	CT_TRY(ct__onednn_buffer(p, ct__dnnl_desc_bytes(v->kept.src_desc), &dx));

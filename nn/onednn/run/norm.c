@@ -58,7 +58,7 @@ static enum ct_status forward(struct onednn_program *p, const struct onednn_task
 
 	n.y = t->ptr[ONEDNN_NORM_Y];
 	n.residual = t->ptr[ONEDNN_NORM_RESIDUAL];
-	if (p->base.mode == CT_EVAL || t->n) {
+	if (p->base.mode == CT_EVAL || node->fixed_stats || t->n) {
 		ct__norm_apply(&n);
 		return CT_OK;
 	}
@@ -87,12 +87,18 @@ static enum ct_status backward(const struct onednn_program *p, const struct oned
 	n.dy2 = t->ptr[ONEDNN_NORM_DY2];
 	n.dgamma = t->ptr[ONEDNN_NORM_DGAMMA];
 	n.dbeta = t->ptr[ONEDNN_NORM_DBETA];
-	if (!p->base.net->opts.sync) {
+	if (!p->base.net->opts.sync && !node->fixed_stats) {
 		ct__norm_backward(&n);
 		return CT_OK;
 	}
 	double *sums = ct__norm_scratch_sums(&n);
-	ct__norm_gradient_sums(&n, sums);
+	if (!node->fixed_stats || n.dy2) /* it also adds the two gradients */
+		ct__norm_gradient_sums(&n, sums);
+	if (node->fixed_stats) { /* which do not depend on x */
+		memset(sums, 0, 2 * (size_t)n.channels * sizeof(*sums));
+		ct__norm_gradient_apply(&n, sums, 1);
+		return CT_OK;
+	}
 	CT_TRY(ct_norm_sync(p->base.net, node, sums, 2 * (size_t)n.channels));
 	ct__norm_gradient_apply(&n, sums, *count_of(node, t));
 	return CT_OK;
@@ -104,6 +110,12 @@ static enum ct_status plain_forward(struct onednn_program *p, const struct onedn
 	const bool sync = p->base.net->opts.sync;
 	double *stat = (double *)(void *)t->ptr[ONEDNN_NORM_MEAN];
 
+	if (node->fixed_stats) {
+		ct_batch_norm_running(node, t->ptr[ONEDNN_NORM_RUNNING_MEAN], t->ptr[ONEDNN_NORM_RUNNING_VARIANCE], stat);
+		ct_batch_norm_forward(node, p->base.n, t->ptr[ONEDNN_NORM_X], t->ptr[ONEDNN_NORM_GAMMA],
+				      t->ptr[ONEDNN_NORM_BETA], stat, t->ptr[ONEDNN_NORM_Y]);
+		return CT_OK;
+	}
 	ct_batch_norm_own_statistics(node, p->base.n, sync, t->ptr[ONEDNN_NORM_X], stat);
 	CT_TRY(ct_norm_sync(p->base.net, node, ct_batch_norm_sums(node, stat), 2 * (size_t)node->shape.c + 1));
 	CT_TRY(ct_batch_norm_all_statistics(node, sync, t->ptr[ONEDNN_NORM_RUNNING_MEAN],
@@ -124,7 +136,8 @@ static enum ct_status plain_backward(const struct onednn_program *p, const struc
 	memset(t->ptr[ONEDNN_NORM_DX], 0, (size_t)p->base.n * elems * sizeof(float));
 	ct_batch_norm_backward_sums(node, p->base.n, t->ptr[ONEDNN_NORM_X], t->ptr[ONEDNN_NORM_Y], stat,
 				    t->ptr[ONEDNN_NORM_DGAMMA], t->ptr[ONEDNN_NORM_DBETA]);
-	CT_TRY(ct_norm_sync(p->base.net, node, ct_batch_norm_sums(node, stat), 2 * (size_t)node->shape.c));
+	if (!node->fixed_stats)
+		CT_TRY(ct_norm_sync(p->base.net, node, ct_batch_norm_sums(node, stat), 2 * (size_t)node->shape.c));
 	ct_batch_norm_backward_data(node, p->base.n, t->ptr[ONEDNN_NORM_X], t->ptr[ONEDNN_NORM_GAMMA],
 				    t->ptr[ONEDNN_NORM_Y], stat, t->ptr[ONEDNN_NORM_DX]);
 	return CT_OK;

@@ -71,8 +71,8 @@ static void run_loss(const struct onednn_program *p, const struct onednn_task *t
 	if (node->op == CT_OP_MSE)
 		ct_loss_mse(threads, t->ptr[0], p->pass.batch, (int)t->n, dlogits, p->pass.metrics);
 	else
-		ct_loss_softmax_xent(threads, t->ptr[0], p->pass.batch, (int)t->n, node->label_smoothing, dlogits,
-				     p->pass.metrics);
+		ct_loss_softmax_xent(threads, t->ptr[0], p->pass.batch, (int)t->n, node->label_smoothing,
+				     ct__program_class_weights(&p->base), dlogits, p->pass.metrics);
 	if (p->pass.not_finite)
 		p->pass.metrics->loss = NAN;
 }

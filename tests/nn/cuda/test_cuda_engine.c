@@ -92,6 +92,8 @@ static enum ct_status open_side(struct side *s, bool cuda, const ct_graph *g, co
 					 .mean = {0.4f, 0.5f, 0.6f, 0.7f},
 					 .std = {0.2f, 0.3f, 0.4f, 0.5f},
 					 .seed = 5,
+					 .class_weights = op_case_weights(c),
+					 .n_class_weights = op_case_weights(c) ? c->n_outputs : 0,
 					 .train = true,
 					 .precision = precision};
 	const struct ct_optim_opts optim = {.kind = CT_SGD,

@@ -326,7 +326,7 @@ static void check_loss(const struct loss_case *s)
 	if (s->mse)
 		ct_loss_mse(1, logical, &b, s->k, dlogits, &sum);
 	else
-		ct_loss_softmax_xent(1, logical, &b, s->k, s->smoothing, dlogits, &sum);
+		ct_loss_softmax_xent(1, logical, &b, s->k, s->smoothing, NULL, dlogits, &sum);
 	for (int i = 0; i < s->n_valid; i++)
 		memcpy(want + (size_t)i * (size_t)kp, dlogits + (size_t)i * (size_t)s->k, (size_t)s->k * sizeof(*want));
 

@@ -17,7 +17,7 @@ _Static_assert((int)CT__K_RESULT_OUTCOME == (int)CT_UPDATE_OUTCOME && (int)CT__K
 
 /* Three segments: one chunk, three chunks, and one without decay and trust ratio. */
 static const struct ct__k_chunk chunks[] = {{0, 10, 0}, {16, 1500, 1}, {1516, 1500, 1}, {3016, 7, 1}, {3024, 33, 2}};
-static const struct ct__k_segment segments[] = {{0, 1, 1, 1}, {1, 3, 1, 1}, {4, 1, 0, 0}};
+static const struct ct__k_segment segments[] = {{0, 1, 1, 1, 1}, {1, 3, 1, 1, 0.5}, {4, 1, 0, 0, 2}};
 static const struct ct__k_chunk parts[] = {{0, 10, 0},     {16, 1024, 1}, {1040, 476, 1}, {1516, 1024, 1},
 					   {2540, 476, 1}, {3016, 7, 1},  {3024, 33, 2}};
 enum { N = 3057, N_CHUNKS = 5, N_SEGMENTS = 3 };
@@ -95,7 +95,7 @@ static double total_norm(const float *g)
 	return sqrt(sum);
 }
 
-static void reference_sgd(struct fixture *f, int i, double clip, double decay)
+static void reference_sgd(struct fixture *f, int i, double clip, double decay, double lr)
 {
 	const double d = clip * (double)f->g[i] + decay * (double)f->p[i], buffer = f->a.momentum * (double)f->m[i] + d;
 	double move = d;
@@ -104,13 +104,13 @@ static void reference_sgd(struct fixture *f, int i, double clip, double decay)
 		f->m[i] = (float)buffer;
 		move = f->a.nesterov ? d + f->a.momentum * buffer : buffer;
 	}
-	f->p[i] = (float)((double)f->p[i] - f->lr * move);
+	f->p[i] = (float)((double)f->p[i] - lr * move);
 }
 
 /* Moments of element i; returns the direction of Adam without weight decay. */
-static double reference_moments(struct fixture *f, int i, double clip)
+static double reference_moments(struct fixture *f, int i, double clip, double l2)
 {
-	const double d = clip * (double)f->g[i], t = (double)f->t;
+	const double d = clip * (double)f->g[i] + l2 * (double)f->p[i], t = (double)f->t;
 
 	f->m[i] = (float)((double)f->m[i] + (1 - f->a.beta1) * (d - (double)f->m[i]));
 	f->v[i] = (float)(f->a.beta2 * (double)f->v[i] + (1 - f->a.beta2) * d * d);
@@ -122,7 +122,8 @@ static void reference_adam(struct fixture *f, const struct ct__k_segment *s, dou
 {
 	const bool trusted = f->a.kind == CT_LAMB && s->adapt;
 	const double w = norm_of(f->p, s),
-		     shrink = f->a.kind == CT_ADAMW && s->decay ? 1 - f->lr * f->a.weight_decay : 1;
+		     lr = f->lr * s->lr_factor, l2 = f->a.kind == CT_ADAM && s->decay ? f->a.weight_decay : 0,
+		     shrink = f->a.kind == CT_ADAMW && s->decay ? 1 - lr * f->a.weight_decay : 1;
 	double u2 = 0;
 	float *u = test_malloc(N * sizeof(*u));
 
@@ -130,7 +131,7 @@ static void reference_adam(struct fixture *f, const struct ct__k_segment *s, dou
 		for (uint32_t j = 0; j < chunks[k].n; j++) {
 			const int i = (int)(chunks[k].offset + j);
 			const double direction =
-				reference_moments(f, i, clip) + (trusted ? f->a.weight_decay * (double)f->p[i] : 0);
+				reference_moments(f, i, clip, l2) + (trusted ? f->a.weight_decay * (double)f->p[i] : 0);
 
 			u[i] = (float)direction;
 			u2 += direction * direction;
@@ -140,7 +141,7 @@ static void reference_adam(struct fixture *f, const struct ct__k_segment *s, dou
 		for (uint32_t j = 0; j < chunks[k].n; j++) {
 			const int i = (int)(chunks[k].offset + j);
 
-			f->p[i] = (float)((double)f->p[i] * shrink - f->lr * ratio * (double)u[i]);
+			f->p[i] = (float)((double)f->p[i] * shrink - lr * ratio * (double)u[i]);
 		}
 	test_free(u);
 }
@@ -154,7 +155,7 @@ static void reference(struct fixture *f)
 		const struct ct__k_segment *s = &segments[n];
 		double factor = clip, decay = s->decay ? f->a.weight_decay : 0;
 
-		if (f->a.kind == CT_ADAMW || f->a.kind == CT_LAMB) {
+		if (f->a.kind == CT_ADAM || f->a.kind == CT_ADAMW || f->a.kind == CT_LAMB) {
 			reference_adam(f, s, clip);
 			continue;
 		}
@@ -167,7 +168,7 @@ static void reference(struct fixture *f)
 		}
 		for (int k = s->first_chunk; k < s->first_chunk + s->n_chunks; k++)
 			for (uint32_t i = 0; i < chunks[k].n; i++)
-				reference_sgd(f, (int)chunks[k].offset + (int)i, factor, decay);
+				reference_sgd(f, (int)chunks[k].offset + (int)i, factor, decay, f->lr * s->lr_factor);
 	}
 }
 
@@ -227,6 +228,8 @@ static const struct ct__k_update_args cases[] = {
 	{.kind = CT_LARS, .momentum = 0.9, .weight_decay = 0.01, .trust = 0.02},
 	{.kind = CT_LARS, .momentum = 0.9, .weight_decay = 0.01, .trust = 0.02, .need_norm = 1, .clip_norm = 2},
 	{.kind = CT_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1},
+	{.kind = CT_ADAM, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1},
+	{.kind = CT_ADAM, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .need_norm = 1, .clip_norm = 0.5},
 	{.kind = CT_LAMB, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1, .need_norm = 1},
 	{.kind = CT_LAMB,
 	 .beta1 = 0.9,
@@ -290,7 +293,7 @@ static void test_norm_of_many_chunks(void **state)
 {
 	enum { MANY = 600, EACH = 3 };
 	const struct ct__k_update_args opts = {.kind = CT_SGD, .need_norm = 1, .clip_norm = 1};
-	const struct ct__k_segment one = {0, MANY, 1, 0};
+	const struct ct__k_segment one = {0, MANY, 1, 0, 1};
 	struct ct__k_chunk many[MANY];
 	struct fixture f;
 	float result[CT_UPDATE_RESULTS];

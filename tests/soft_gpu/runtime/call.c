@@ -250,6 +250,7 @@ int soft_gpu_live(void)
 void soft__created(enum soft__object o)
 {
 	calls.live[o]++;
+	soft__use_device();
 }
 
 void soft__destroyed(enum soft__object o)

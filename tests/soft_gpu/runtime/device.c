@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/soft_gpu/runtime/runtime_impl.h"
 
@@ -12,6 +13,15 @@ struct soft__gpu soft__gpu;
 struct soft__device *soft__current(void)
 {
 	return &soft__gpu.devices[soft__self.device];
+}
+
+void soft__use_device(void)
+{
+	struct soft__device *d = soft__current();
+
+	if (!d->context)
+		soft__log("process %d: context on device %d", (int)getpid(), soft__gpu.physical[soft__self.device]);
+	d->context = true;
 }
 
 static long long number_of(const char *variable, long long otherwise)
@@ -100,6 +110,7 @@ static cudaError_t set_device(int device)
 	if (!is_device(device))
 		return cudaErrorInvalidDevice;
 	soft__self.device = device;
+	soft__use_device(); /* as of CUDA 12 */
 	return soft__current()->failed;
 }
 

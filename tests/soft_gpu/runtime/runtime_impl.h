@@ -74,6 +74,7 @@ struct soft__device {
 	struct soft__block *blocks;
 	char *next_fit;
 	bool open;
+	bool context;       /* this process has one on the device */
 	cudaError_t failed; /* the sticky error of the device */
 	cudaStream_t legacy;
 };
@@ -92,6 +93,8 @@ struct soft__gpu {
 extern struct soft__gpu soft__gpu;
 void soft__read_environment(void);
 struct soft__device *soft__current(void);
+/* The first use of the current device: CUDA creates a context, which occupies device memory. */
+void soft__use_device(void);
 
 /* ---- memory.c, host_memory.c ------------------------------------------------------------------------ */
 
