@@ -1,7 +1,9 @@
 /* Measures operations of an MPI library alone, for comparison with ctrain's communicator mpi (bench/vs_library.py).
  *
- *     mpirun -n 2 mpi_ops_NAME OPERATION BYTES...
+ *     mpirun -n 2 mpi_ops_NAME single|serialized OPERATION BYTES...
  *
+ * "single" initializes MPI for programs without threads, like the OSU micro-benchmarks. "serialized" permits calls of
+ * different threads, one at a time, as ctrain needs; in Open MPI, all calls then take longer.
  * The operations and their vectors are those of `ctrain bench comm`: fp32, all-reduce and reduce in place. With "i" in
  * front of the name (iallreduce), the nonblocking operation of MPI is started and waited for at once, as by osu_iallreduce
  * of the OSU micro-benchmarks. Rank 0 prints lines "BYTES MICROSECONDS". BYTES is the size of the complete vector. */
@@ -235,17 +237,18 @@ static double measure(const struct operation *o, size_t bytes)
 int main(int argc, char **argv)
 {
 	const struct operation *o = NULL;
-	int rank;
+	const int serialized = argc > 1 && strcmp(argv[1], "serialized") == 0;
+	int rank, provided;
 
-	for (size_t i = 0; argc > 1 && i < sizeof(operations) / sizeof(*operations); i++)
-		o = strcmp(operations[i].name, argv[1]) == 0 ? &operations[i] : o;
-	if (!o) {
-		fprintf(stderr, "usage: mpirun -n N mpi_ops_NAME OPERATION BYTES...\n");
+	for (size_t i = 0; argc > 2 && i < sizeof(operations) / sizeof(*operations); i++)
+		o = strcmp(operations[i].name, argv[2]) == 0 ? &operations[i] : o;
+	if (!o || (!serialized && strcmp(argv[1], "single") != 0)) {
+		fprintf(stderr, "usage: mpirun -n N mpi_ops_NAME single|serialized OPERATION BYTES...\n");
 		return 2;
 	}
-	MPI_Init(&argc, &argv);
+	MPI_Init_thread(&argc, &argv, serialized ? MPI_THREAD_SERIALIZED : MPI_THREAD_SINGLE, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	for (int i = 2; i < argc; i++) {
+	for (int i = 3; i < argc; i++) {
 		size_t bytes = strtoul(argv[i], NULL, 10);
 		double us = measure(o, bytes);
 

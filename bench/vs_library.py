@@ -2,12 +2,14 @@
 """Compares the operations of a communicator with those of the library that it is built on, or of another one.
 
     bench/vs_library.py [--library openmpi|mpich|gloo] [--backend mpi|gloo|shm] [--op allreduce,broadcast] [--ranks 2] [--rounds 5]
-                        [--min 4] [--max 67108864] [--factor 4] [--build build/release] [--out FILE.json]
+                        [--threads single|serialized] [--min 4] [--max 67108864] [--factor 4] [--build build/release] [--out FILE.json]
 
-Runs `ctrain bench comm` and bench/mpi_ops.c or bench/gloo_ops.cc alternately, and prints for each size the medians over the rounds and their
-ratio; above 1, ctrain is faster. Both programs take times in the same way, and start with the same scheduling. MPI is measured with its
-blocking and with its nonblocking operations; ctrain's operations are nonblocking. gloo's all-reduce is measured with both of its algorithms,
-and the faster one counts. Measure on a quiet machine with a CPU for every rank."""
+Runs `ctrain bench comm` and bench/mpi_ops.c or bench/gloo_ops.cc alternately. Prints for each size the medians over the rounds, and the median
+of the rounds' ratios; above 1, ctrain is faster. Both programs take times in the same way, and start with the same scheduling. A round is
+repeated if the time of a cache line between the CPUs (bench/cache_line.c) has changed meanwhile. MPI is measured with its blocking and with its
+nonblocking operations; ctrain's operations are nonblocking. --threads is the level of thread support: ctrain needs `serialized`, and the OSU
+micro-benchmarks use `single`. gloo's all-reduce is measured with both of its algorithms, and the faster one counts. Measure on a quiet machine
+with a CPU for every rank."""
 
 import argparse
 import datetime
@@ -60,7 +62,7 @@ def ctrain_times(a, op):
 def library_times(a, op, sizes):
     sizes = [str(s) for s in sizes]
     if a.library in MPIRUN:
-        text = wait([start([*mpirun(a, a.library), os.path.join(a.build, "bench", f"mpi_ops_{a.library}"), op, *sizes])])
+        text = wait([start([*mpirun(a, a.library), os.path.join(a.build, "bench", f"mpi_ops_{a.library}"), a.threads, op, *sizes])])
     else:
         with tempfile.TemporaryDirectory() as store:
             text = wait([start([os.path.join(a.build, "bench", "gloo_ops"), store, str(r), str(a.ranks), op, *sizes])
@@ -75,19 +77,35 @@ def variants(a, op):
     return {"library_us": [op, "allreduce_bcube"] if op == "allreduce" else [op]}
 
 
-def compare(a, op):
-    """Returns the rows of an operation."""
-    columns, own, other = variants(a, op), [], {}
+def cache_line(a):
+    return float(wait([start([os.path.join(a.build, "bench", "cache_line")])])) if os.cpu_count() > 1 else 0.0
+
+
+def measure_round(a, op, names):
+    """Returns ctrain's times, those of the library by operation, and the time of a cache line, which was the same before and after."""
+    while True:
+        before = cache_line(a)
+        own = ctrain_times(a, op)
+        other = {name: library_times(a, name, own) for name in names}
+        after = cache_line(a)
+        if max(before, after) <= 1.5 * min(before, after):
+            return own, other, before
+
+
+def compare(a, op, lines):
+    """Returns the rows of an operation. Adds the time of a cache line in each round to lines."""
+    columns = variants(a, op)
+    rounds = []
     for _ in range(a.rounds):
-        own.append(ctrain_times(a, op))
-        for name in sum(columns.values(), []):
-            other.setdefault(name, []).append(library_times(a, name, own[0]))
+        own, other, line = measure_round(a, op, sum(columns.values(), []))
+        rounds.append((own, {c: {size: min(other[name][size] for name in names) for size in own} for c, names in columns.items()}))
+        lines.append(line)
     rows = []
-    for size in own[0]:
-        row = {"op": op, "bytes": size, "us": statistics.median(r[size] for r in own)}
-        for column, names in columns.items():
-            row[column] = min(statistics.median(r[size] for r in other[name]) for name in names)
-            row[column.replace("_us", "_ratio")] = row[column] / row["us"]
+    for size in rounds[0][0]:
+        row = {"op": op, "bytes": size, "us": statistics.median(own[size] for own, _ in rounds)}
+        for column in columns:
+            row[column] = statistics.median(other[column][size] for _, other in rounds)
+            row[column.replace("_us", "_ratio")] = statistics.median(other[column][size] / own[size] for own, other in rounds)
         rows.append(row)
     return rows
 
@@ -99,6 +117,7 @@ def arguments():
     p.add_argument("--op", default="allreduce", help=f"operations, or all: {','.join(OPERATIONS)}")
     p.add_argument("--ranks", type=int, default=2)
     p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--threads", choices=["single", "serialized"], default="single", help="level of thread support of MPI")
     p.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
     p.add_argument("--min", type=int, default=4)
     p.add_argument("--max", type=int, default=64 << 20)
@@ -118,12 +137,12 @@ def arguments():
 
 def main():
     a = arguments()
-    rows = []
+    rows, lines = [], []
     print(f"# {a.backend} compared with {a.library}, {a.ranks} ranks, medians of {a.rounds} rounds\n"
           f"# {'operation':<14} {'bytes':>10} {'ctrain us':>12} {'library us':>12} {'ratio':>7}"
           + (f" {'nonblocking':>12} {'ratio':>7}" if a.library in MPIRUN else ""))
     for op in a.ops:
-        new = compare(a, op)
+        new = compare(a, op, lines)
         for r in new:
             text = "".join(f" {r[c + '_us']:>12.2f} {r[c + '_ratio']:>7.2f}" for c in ("library", "nonblocking") if c + "_us" in r)
             print(f"  {op:<14} {r['bytes']:>10} {r['us']:>12.2f}{text}", flush=True)
@@ -133,7 +152,7 @@ def main():
             # The paths of this machine do not matter.
             command = ["bench/vs_library.py", *sys.argv[1:]]
             json.dump({"v": 1, "bench": "vs_library", "date": datetime.date.today().isoformat(), "command": shlex.join(command),
-                       "library": a.library, "backend": a.backend, "world_size": a.ranks, "rounds": a.rounds, "rows": rows}, f, indent=1)
+                       "library": a.library, "backend": a.backend, "world_size": a.ranks, "rounds": a.rounds, **({"threads": a.threads} if a.library in MPIRUN else {}), "cache_line_ns": lines, "rows": rows}, f, indent=1)
             f.write("\n")
 
 

@@ -32,7 +32,7 @@ static enum ct_status choose(const struct implementation **out)
 		return CT_OK;
 	if (own && own[0])
 		return CT_FAIL_HINT(CT_UNSUPPORTED, "set it to openmpi or mpich, or unset it",
-				    "CTRAIN_MPI is \"%.60s\", which is no implementation of MPI", own);
+				    "CTRAIN_MPI is \"%.60s\", which is not a supported implementation of MPI", own);
 	return CT_FAIL_HINT(
 		CT_UNSUPPORTED,
 		"start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, or use another dist.backend",

@@ -1,9 +1,10 @@
 /* The mpi communicator. It has no thread: posting an operation starts its messages, and test, progress and wait continue
- * it. MPI itself makes progress only during its calls, so a thread would have to compete with the computation for a CPU.
- * All waiting is polling of MPI_Testall with a deadline: an MPI call that waits would never return if a rank is lost.
- * Tags contain a digest of the operation, so that messages of different operations never match, and diagnose_impl.h
- * finds out which rank issued another operation. After a failure, MPI is not used any more, and MPI_Finalize is not
- * called: it would wait for ranks that have ended. */
+ * it. If all ranks post a small collective at the same time, it is done when post returns. MPI itself makes progress only
+ * during its calls, so a thread would have to compete with the computation for a CPU. All waiting is polling of
+ * MPI_Testall with a deadline: an MPI call that waits would never return if a rank is lost. Tags contain a digest of the
+ * operation, so that messages of different operations never match, and diagnose_impl.h finds out which rank issued
+ * another operation. After a failure, MPI is not used any more, and MPI_Finalize is not called: it would wait for ranks
+ * that have ended. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -22,6 +23,11 @@
  * microsecond. */
 #define EAGER_POLLS 4
 #define CALLS_PER_EAGER_POLL 32
+/* Posting a small collective also makes this many calls, which is enough if all ranks post it at the same time. Then no
+ * time passes with a second lock, the deadline, and the time at which it was done. */
+#define CALLS_AT_START 64
+/* The same for a send of up to this size, which ends when the receiver has posted the receive. */
+#define SMALL_SEND_BYTES 4096
 #define YIELD_NS (2 * CT_MS)
 #define SLEEP_NS (100 * 1000)
 
@@ -48,6 +54,7 @@ struct comm_mpi {
 	struct ct_comm base;
 	const struct ct_mpi_module *module;
 	struct ct_mpi_engine *engine;
+	uint64_t n_tags;
 	struct ct_mpi_message *messages; /* [2 * (size - 1)] */
 	struct slot slots[WINDOW];
 	uint64_t n_pieces;             /* pieces started so far; piece k uses slots[k % WINDOW] */
@@ -129,6 +136,7 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	CT_TRY_GOTO(ct__comm_init(&m->base, &ct__comm_ops_mpi, world, opts), st, fail);
 	deadline = ct_deadline_in(m->base.opts.timeout_ns > OPEN_NS ? m->base.opts.timeout_ns : OPEN_NS);
 	CT_TRY_GOTO(m->module->open(m->base.rank, m->base.size, deadline, &m->engine), st, fail);
+	m->n_tags = (uint64_t)m->module->tag_max(m->engine) + 1;
 	CT_TRY_GOTO(prepare_slots(m), st, fail);
 	*out = &m->base;
 	return CT_OK;
@@ -144,6 +152,7 @@ fail:
 
 /* ---- collectives */
 
+/* Starts the messages of a phase. Returns CT_OK if they are done, else CT_INPROGRESS. */
 static enum ct_status start_phase(struct comm_mpi *m, struct slot *s)
 {
 	const struct ct_peer *peers = m->base.world->peers;
@@ -151,7 +160,23 @@ static enum ct_status start_phase(struct comm_mpi *m, struct slot *s)
 
 	for (size_t i = 0; i < n; i++)
 		m->messages[i].same_host = peers[m->messages[i].peer].node == peers[m->base.rank].node;
-	return m->module->start(s->batch, CT_MPI_COLLECTIVES, s->tag + s->piece.phase, m->messages, n);
+	return m->module->start(s->batch, CT_MPI_COLLECTIVES, s->tag + s->piece.phase, m->messages, n,
+				s->piece.small ? CALLS_AT_START : 0);
+}
+
+/* st: whether the messages of the current phase of a piece are done. If so, continues the piece. */
+static enum ct_status continue_piece(struct comm_mpi *m, struct slot *s, enum ct_status st)
+{
+	while (st == CT_OK) {
+		ct__mpi_phase_finish(&s->piece);
+		if (++s->piece.phase == ct__mpi_n_phases(&s->piece)) {
+			s->work->scratch[FINISHED]++;
+			s->work = NULL;
+			return CT_OK;
+		}
+		st = start_phase(m, s);
+	}
+	return st < 0 ? st : CT_OK;
 }
 
 /* now_ns: the time, or 0 if the caller has not read the clock. */
@@ -170,48 +195,44 @@ static enum ct_status start_pieces(struct comm_mpi *m, int64_t now_ns)
 		m->n_pieces++;
 		if (w->scratch[STARTED] == w->scratch[N_PIECES])
 			m->starting = w->next;
-		CT_TRY(start_phase(m, s));
+		CT_TRY(continue_piece(m, s, start_phase(m, s)));
 	}
 	return CT_OK;
 }
 
-/* Continues a piece if its messages are done. */
-static enum ct_status advance_piece(struct comm_mpi *m, struct slot *s, int calls, bool *moved)
+static void set_done(ct_work *w, int64_t now_ns)
 {
-	enum ct_status st = m->module->test(s->batch, calls);
-
-	if (st != CT_OK)
-		return st < 0 ? st : CT_OK;
-	*moved = true;
-	ct__mpi_phase_finish(&s->piece);
-	if (++s->piece.phase < ct__mpi_n_phases(&s->piece))
-		return start_phase(m, s);
-	s->work->scratch[FINISHED]++;
-	s->work = NULL;
-	return CT_OK;
-}
-
-static void set_done(ct_work *w)
-{
-	ct__flight_done(w->comm->flight, w->seq);
+	ct__flight_done_at(w->comm->flight, w->seq, now_ns ? now_ns : ct_now_ns());
 	atomic_store_explicit(&w->status, CT_OK, memory_order_release);
 }
 
-static enum ct_status advance_collectives(struct comm_mpi *m, int calls, bool *moved)
+/* Ends the collectives of which all pieces are finished. now_ns: as above. */
+static void end_collectives(struct comm_mpi *m, int64_t now_ns)
 {
-	for (int i = 0; i < WINDOW; i++) {
-		if (m->slots[i].work)
-			CT_TRY(advance_piece(m, &m->slots[i], calls, moved));
-	}
-	CT_TRY(start_pieces(m, 0));
 	while (m->head && m->head->scratch[FINISHED] == m->head->scratch[N_PIECES]) {
 		ct_work *w = m->head;
 
 		m->head = w->next;
 		if (!m->head)
 			m->tail = NULL;
-		set_done(w);
+		set_done(w, now_ns);
 	}
+}
+
+static enum ct_status advance_collectives(struct comm_mpi *m, int calls, bool *moved)
+{
+	for (int i = 0; i < WINDOW; i++) {
+		struct slot *s = &m->slots[i];
+		enum ct_status st;
+
+		if (!s->work)
+			continue;
+		st = m->module->test(s->batch, calls);
+		*moved |= st == CT_OK;
+		CT_TRY(continue_piece(m, s, st));
+	}
+	CT_TRY(start_pieces(m, 0));
+	end_collectives(m, 0);
 	return CT_OK;
 }
 
@@ -227,7 +248,9 @@ static enum ct_status post_collective(struct comm_mpi *m, ct_work *w)
 	m->tail = w;
 	if (!m->starting)
 		m->starting = w;
-	return start_pieces(m, w->posted_ns);
+	CT_TRY(start_pieces(m, w->posted_ns));
+	end_collectives(m, w->posted_ns);
+	return CT_OK;
 }
 
 /* ---- messages */
@@ -253,12 +276,13 @@ static enum ct_status put_batch(struct comm_mpi *m, struct ct_mpi_batch *b, size
 	return CT_OK;
 }
 
-/* All parts of a long message are started at once, so that they stay in front of the parts of the next one. */
+/* Returns CT_OK if the message is done. All parts of a long message are started at once, so that they stay in front of the parts of the next one. */
 static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
 {
 	size_t bytes = w->n * ct_dtype_bytes(w->dtype);
 	size_t n = bytes > CT_MPI_MESSAGE_MAX ? (bytes + CT_MPI_MESSAGE_MAX - 1) / CT_MPI_MESSAGE_MAX : 1;
 	bool sending = w->kind == CT_COMM_SEND;
+	int calls = sending && bytes <= SMALL_SEND_BYTES ? CALLS_AT_START : 0;
 	char *buf = sending ? (char *)(uintptr_t)w->src : w->dst;
 	struct ct_mpi_message one, *parts = &one;
 	struct ct_mpi_batch *b = NULL;
@@ -276,7 +300,7 @@ static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
 	}
 	st = take_batch(m, n, &b);
 	if (st == CT_OK)
-		st = m->module->start(b, CT_MPI_MESSAGES, (int)w->scratch[TAG], parts, n);
+		st = m->module->start(b, CT_MPI_MESSAGES, (int)w->scratch[TAG], parts, n, calls);
 	w->scratch[BATCH] = (uint64_t)(uintptr_t)b;
 	w->scratch[N_PIECES] = n;
 	if (n > 1)
@@ -286,7 +310,13 @@ static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
 
 static enum ct_status post_message(struct comm_mpi *m, ct_work *w)
 {
-	CT_TRY(start_message(m, w));
+	const enum ct_status st = start_message(m, w);
+
+	CT_TRY(st);
+	if (st == CT_OK) {
+		set_done(w, w->posted_ns);
+		return put_batch(m, (struct ct_mpi_batch *)(uintptr_t)w->scratch[BATCH], w->scratch[N_PIECES]);
+	}
 	w->next = m->first_message;
 	m->first_message = w;
 	return CT_OK;
@@ -308,7 +338,7 @@ static enum ct_status advance_messages(struct comm_mpi *m, int calls, bool *move
 		*moved = true;
 		*link = w->next;
 		CT_TRY(put_batch(m, b, w->scratch[N_PIECES]));
-		set_done(w);
+		set_done(w, 0);
 	}
 	return CT_OK;
 }
@@ -318,16 +348,16 @@ static enum ct_status advance_messages(struct comm_mpi *m, int calls, bool *move
 static enum ct_status post(ct_comm *c, ct_work *w)
 {
 	struct comm_mpi *m = (struct comm_mpi *)c;
-	uint32_t digest = ct__comm_tag(w), max = (uint32_t)m->module->tag_max(m->engine);
+	const uint64_t digest = ct__comm_tag(w);
 
 	if (!ct__comm_is_p2p(w->kind)) {
-		w->scratch[TAG] = digest % ((max + 1) / COLLECTIVE_TAGS) * COLLECTIVE_TAGS;
+		w->scratch[TAG] = (digest * (m->n_tags / COLLECTIVE_TAGS) >> 32) * COLLECTIVE_TAGS;
 		return post_collective(m, w);
 	}
 	if (w->tag < 0 || w->tag >= MESSAGE_TAGS)
-		return CT_FAIL(CT_BUG, "a message with tag %d: communicator mpi supports tags up to %d", w->tag,
+		return CT_FAIL(CT_BUG, "message tag %d is too large: communicator mpi supports tags up to %d", w->tag,
 			       MESSAGE_TAGS - 1);
-	w->scratch[TAG] = digest % ((max + 1) / MESSAGE_TAGS) * MESSAGE_TAGS + (uint32_t)w->tag;
+	w->scratch[TAG] = (digest * (m->n_tags / MESSAGE_TAGS) >> 32) * MESSAGE_TAGS + (uint32_t)w->tag;
 	return post_message(m, w);
 }
 

@@ -207,12 +207,15 @@ static enum ct_status batch_create(struct ct_mpi_engine *e, size_t max, struct c
 	return CT_OK;
 }
 
-/* The number of messages of MPI for a message. */
+/* The number of messages of MPI for a message of a collective. */
 static size_t n_parts(const struct ct_mpi_message *m)
 {
-	const size_t n = (m->bytes + PART_BYTES - 1) / PART_BYTES;
+	size_t n;
 
-	return m->same_host && m->bytes > EAGER_BYTES && n <= CT_MPI_PARTS_MAX ? n : 1;
+	if (!m->same_host || m->bytes <= EAGER_BYTES)
+		return 1;
+	n = (m->bytes + PART_BYTES - 1) / PART_BYTES;
+	return n <= CT_MPI_PARTS_MAX ? n : 1;
 }
 
 /* Called with the lock. */
@@ -242,6 +245,8 @@ static enum ct_status start_parts(struct ct_mpi_batch *b, enum ct_mpi_channel ch
 {
 	const size_t n = channel == CT_MPI_COLLECTIVES ? n_parts(m) : 1;
 
+	if (n == 1)
+		return start_one(b, channel, tag, m);
 	for (size_t i = 0; i < n; i++) {
 		const size_t from = i * PART_BYTES, len = i + 1 < n ? PART_BYTES : m->bytes - from;
 
@@ -251,26 +256,6 @@ static enum ct_status start_parts(struct ct_mpi_batch *b, enum ct_mpi_channel ch
 				.buf = (char *)m->buf + from, .bytes = len, .peer = m->peer, .sending = m->sending}));
 	}
 	return CT_OK;
-}
-
-static enum ct_status start(struct ct_mpi_batch *b, enum ct_mpi_channel channel, int tag,
-			    const struct ct_mpi_message *m, size_t n)
-{
-	enum ct_status st = CT_OK;
-
-	b->n = 0;
-	ct__mpi_lock();
-	/* Receives first, so that data need not be buffered. */
-	for (size_t i = 0; i < n && st == CT_OK; i++) {
-		if (!m[i].sending)
-			st = start_parts(b, channel, tag, &m[i]);
-	}
-	for (size_t i = 0; i < n && st == CT_OK; i++) {
-		if (m[i].sending)
-			st = start_parts(b, channel, tag, &m[i]);
-	}
-	ct__mpi_unlock();
-	return st;
 }
 
 static enum ct_status wrong_size(void)
@@ -308,18 +293,46 @@ static enum ct_status check_sizes(const struct ct_mpi_batch *b)
 	return CT_OK;
 }
 
-static enum ct_status test(struct ct_mpi_batch *b, int polls)
+/* Called with the lock. */
+static enum ct_status poll_batch(struct ct_mpi_batch *b, int polls)
 {
-	enum ct_status st = CT_OK;
 	int done = 0, rc = MPI_SUCCESS;
 
-	ct__mpi_lock();
 	for (int i = 0; i < polls && !done && rc == MPI_SUCCESS; i++)
 		rc = MPI_Testall((int)b->n, b->requests, &done, b->statuses);
 	if (rc != MPI_SUCCESS)
-		st = find_error(b, rc);
-	else
-		st = done ? check_sizes(b) : CT_INPROGRESS;
+		return find_error(b, rc);
+	return done ? check_sizes(b) : CT_INPROGRESS;
+}
+
+static enum ct_status start(struct ct_mpi_batch *b, enum ct_mpi_channel channel, int tag,
+			    const struct ct_mpi_message *m, size_t n, int polls)
+{
+	enum ct_status st = CT_OK;
+
+	b->n = 0;
+	ct__mpi_lock();
+	/* Receives first, so that data need not be buffered. */
+	for (size_t i = 0; i < n && st == CT_OK; i++) {
+		if (!m[i].sending)
+			st = start_parts(b, channel, tag, &m[i]);
+	}
+	for (size_t i = 0; i < n && st == CT_OK; i++) {
+		if (m[i].sending)
+			st = start_parts(b, channel, tag, &m[i]);
+	}
+	if (st == CT_OK)
+		st = poll_batch(b, polls);
+	ct__mpi_unlock();
+	return st;
+}
+
+static enum ct_status test(struct ct_mpi_batch *b, int polls)
+{
+	enum ct_status st;
+
+	ct__mpi_lock();
+	st = poll_batch(b, polls);
 	ct__mpi_unlock();
 	return st;
 }

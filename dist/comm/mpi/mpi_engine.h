@@ -14,7 +14,7 @@
 /* The largest number of bytes in one message; MPI counts in int. */
 #define CT_MPI_MESSAGE_MAX ((size_t)1 << 30)
 /* The largest number of parts in which a message of a collective is sent. */
-#define CT_MPI_PARTS_MAX 40
+#define CT_MPI_PARTS_MAX 24
 
 struct ct_mpi_engine;
 struct ct_mpi_batch; /* messages that were started together */
@@ -50,10 +50,10 @@ struct ct_mpi_module {
 	/* Creates a batch for up to `max` messages. A message of a collective counts as CT_MPI_PARTS_MAX messages. */
 	enum ct_status (*batch_create)(struct ct_mpi_engine *e, size_t max, struct ct_mpi_batch **out);
 	void (*batch_destroy)(struct ct_mpi_batch *b);
-	/* Starts n messages with the same tag. Messages with the same peer, tag and channel match in this order. The
-	 * batch must be empty or done. */
+	/* Starts n messages with the same tag, and then does the same as `test`. Messages with the same peer, tag and
+	 * channel match in this order. The batch must be empty or done. */
 	enum ct_status (*start)(struct ct_mpi_batch *b, enum ct_mpi_channel channel, int tag,
-				const struct ct_mpi_message *m, size_t n);
+				const struct ct_mpi_message *m, size_t n, int polls);
 	/* Returns CT_OK if all messages of the batch are done, else CT_INPROGRESS after `polls` calls of MPI_Testall.
 	 * Fails with CT_MISMATCH if a message has another size than its receiver expects, and with CT_COMM if MPI
 	 * reports an error. */

@@ -7,11 +7,6 @@
 /* Up to this many bytes in all messages that a rank receives, one phase is faster than two. */
 #define SMALL_BYTES ((size_t)8 << 10)
 
-static size_t elem_of(const struct ct_mpi_piece *p)
-{
-	return ct_dtype_bytes(p->work->dtype);
-}
-
 static char *at(const void *base, size_t elements, size_t elem)
 {
 	return (char *)(uintptr_t)base + elements * elem;
@@ -30,28 +25,19 @@ static size_t slice_len(const struct ct_mpi_piece *p, int q)
 
 static char *slice_at(const struct ct_mpi_piece *p, int q)
 {
-	return at(p->work->dst, p->first + slice_start(p, q), elem_of(p));
+	return at(p->work->dst, p->first + slice_start(p, q), p->elem);
 }
 
 /* The piece in the part of rank q of a vector [size,n]. */
 static char *part_at(const struct ct_mpi_piece *p, const void *base, int q)
 {
-	return at(base, (size_t)q * p->work->n + p->first, elem_of(p));
+	return at(base, (size_t)q * p->work->n + p->first, p->elem);
 }
 
 /* Where the q-th input of a reduction of n elements is received. The own one is not received. */
 static char *input_at(const struct ct_mpi_piece *p, int q, size_t n)
 {
-	return at(p->scratch, (size_t)(q - (q > p->rank)) * n, elem_of(p));
-}
-
-static bool is_small(const struct ct_mpi_piece *p)
-{
-	size_t bytes = p->n * elem_of(p);
-
-	if (p->work->kind == CT_COMM_BROADCAST)
-		return p->size == 2 || bytes * (size_t)(p->size - 1) <= SMALL_BYTES;
-	return bytes * (size_t)(p->size - 1) <= SMALL_BYTES;
+	return at(p->scratch, (size_t)(q - (q > p->rank)) * n, p->elem);
 }
 
 size_t ct__mpi_scratch_bytes(int size)
@@ -83,16 +69,23 @@ void ct__mpi_piece_init(struct ct_mpi_piece *p, size_t k)
 	p->first = k * len;
 	p->n = p->work->n - p->first < len ? p->work->n - p->first : len;
 	p->phase = 0;
+	p->elem = ct_dtype_bytes(p->work->dtype);
+	p->small = p->n * p->elem * (size_t)(p->size - 1) <= SMALL_BYTES;
+}
+
+/* All-reduce, reduce and broadcast. Two ranks have no use for slices of a broadcast. */
+static bool has_one_phase(const struct ct_mpi_piece *p)
+{
+	return p->small || (p->work->kind == CT_COMM_BROADCAST && p->size == 2);
 }
 
 int ct__mpi_n_phases(const struct ct_mpi_piece *p)
 {
 	switch (p->work->kind) {
 	case CT_COMM_ALLREDUCE:
-	case CT_COMM_BROADCAST:
-		return is_small(p) ? 1 : 2;
 	case CT_COMM_REDUCE:
-		return 2;
+	case CT_COMM_BROADCAST:
+		return has_one_phase(p) ? 1 : 2;
 	default:
 		return 1;
 	}
@@ -108,12 +101,12 @@ struct list {
 
 static void send_to(struct list *l, int peer, void *buf, size_t n)
 {
-	l->m[l->n++] = (struct ct_mpi_message){.buf = buf, .bytes = n * elem_of(l->p), .peer = peer, .sending = true};
+	l->m[l->n++] = (struct ct_mpi_message){.buf = buf, .bytes = n * l->p->elem, .peer = peer, .sending = true};
 }
 
 static void receive_from(struct list *l, int peer, void *buf, size_t n)
 {
-	l->m[l->n++] = (struct ct_mpi_message){.buf = buf, .bytes = n * elem_of(l->p), .peer = peer};
+	l->m[l->n++] = (struct ct_mpi_message){.buf = buf, .bytes = n * l->p->elem, .peer = peer};
 }
 
 /* Every rank reduces its slice. */
@@ -131,14 +124,14 @@ static void exchange_all(struct list *l, int q)
 	const struct ct_mpi_piece *p = l->p;
 
 	receive_from(l, q, input_at(p, q, p->n), p->n);
-	send_to(l, q, at(p->work->dst, p->first, elem_of(p)), p->n);
+	send_to(l, q, at(p->work->dst, p->first, p->elem), p->n);
 }
 
 static void spread(struct list *l, int q)
 {
 	const struct ct_mpi_piece *p = l->p;
-	char *all = at(p->work->dst, p->first, elem_of(p));
-	bool small = is_small(p);
+	char *all = at(p->work->dst, p->first, p->elem);
+	bool small = has_one_phase(p);
 
 	if (p->work->root == p->rank)
 		send_to(l, q, small ? all : slice_at(p, q), small ? p->n : slice_len(p, q));
@@ -150,17 +143,22 @@ static void first_phase(struct list *l, int q)
 {
 	const struct ct_mpi_piece *p = l->p;
 	const ct_work *w = p->work;
-	size_t elem = elem_of(p);
+	size_t elem = p->elem;
 
 	switch (w->kind) {
 	case CT_COMM_ALLREDUCE:
-		if (is_small(p))
+		if (p->small)
 			exchange_all(l, q);
 		else
 			exchange_slices(l, q);
 		return;
 	case CT_COMM_REDUCE:
-		exchange_slices(l, q);
+		if (!p->small)
+			exchange_slices(l, q);
+		else if (w->root == p->rank)
+			receive_from(l, q, input_at(p, q, p->n), p->n);
+		else if (w->root == q)
+			send_to(l, q, at(w->dst, p->first, elem), p->n);
 		return;
 	case CT_COMM_REDUCE_SCATTER:
 		receive_from(l, q, input_at(p, q, p->n), p->n);
@@ -236,13 +234,17 @@ static void reduce_inputs(const struct ct_mpi_piece *p, void *own, void *out, si
 {
 	for (int q = 0; q < p->size; q++)
 		p->inputs[q] = q == p->rank ? own : input_at(p, q, n);
-	ct__reduce_ranks(p->inputs, p->size, &out, 1, n, p->work->dtype, p->work->op);
+	/* If rank 1 of 2 also overwrites a short vector that it has received, no copy is necessary. */
+	if (p->small && p->size == 2 && p->rank == 1 && own == out)
+		ct__reduce_ranks(p->inputs, 2, p->inputs, 2, n, p->work->dtype, p->work->op);
+	else
+		ct__reduce_ranks(p->inputs, p->size, &out, 1, n, p->work->dtype, p->work->op);
 }
 
 void ct__mpi_phase_finish(const struct ct_mpi_piece *p)
 {
 	const ct_work *w = p->work;
-	size_t elem = elem_of(p);
+	size_t elem = p->elem;
 	char *own;
 
 	if (p->phase == 1)
@@ -250,7 +252,9 @@ void ct__mpi_phase_finish(const struct ct_mpi_piece *p)
 	switch (w->kind) {
 	case CT_COMM_ALLREDUCE:
 	case CT_COMM_REDUCE:
-		if (ct__mpi_n_phases(p) == 1) {
+		if (w->kind == CT_COMM_REDUCE && p->small && w->root != p->rank)
+			return;
+		if (p->small) {
 			own = at(w->dst, p->first, elem);
 			reduce_inputs(p, own, own, p->n);
 		} else {

@@ -5,6 +5,7 @@
  *   allreduce     slice q of my vector to rank q; reduce    my slice of the result to all
  *     small       my vector to all; reduce
  *   reduce        as for allreduce                          my slice of the result to the root
+ *     small       my vector to the root, which reduces
  *   reduce_scatter  part q to rank q; reduce
  *   broadcast     from the root: slice q to rank q          my slice to all
  *     small       from the root: all to all
@@ -25,6 +26,8 @@ struct ct_mpi_piece {
 	const ct_work *work;
 	int rank, size;
 	size_t first, n; /* elements of the vector, or of each part of it */
+	size_t elem;     /* bytes of an element */
+	bool small;      /* the messages are short, and one phase is faster than two */
 	int phase;       /* 0 or 1 */
 	char *scratch;   /* [ct__mpi_scratch_bytes] */
 	void **inputs;   /* [size] */
