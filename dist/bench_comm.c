@@ -41,7 +41,7 @@ static const struct shape {
 	[CT_BENCH_SCATTER] = {"scatter", .in_parts = true, .rooted = true, .a = 1, .b = -1},
 	[CT_BENCH_REDUCE_SCATTER] = {"reduce_scatter", .in_parts = true, .reduces = true, .a = 1, .b = -1},
 	[CT_BENCH_SENDRECV] = {"sendrecv", .a = 1},
-	[CT_BENCH_BARRIER] = {"barrier"},
+	[CT_BENCH_BARRIER] = {.name = "barrier"},
 };
 
 const char *ct_bench_op_name(size_t i)
@@ -286,8 +286,8 @@ static enum ct_status check_opts(const ct_comm *c, const struct ct_bench_comm_op
 	if (o->root < 0 || o->root >= ct_comm_size(c))
 		return CT_FAIL(CT_USAGE, "root %d: the ranks are 0 to %d", o->root, ct_comm_size(c) - 1);
 	if (o->min_bytes < 1 || o->min_bytes > o->max_bytes || (o->step_bytes == 0 && o->factor < 2))
-		return CT_FAIL(CT_USAGE, "sizes from %zu to %zu bytes with factor %d are no range", o->min_bytes,
-			       o->max_bytes, o->factor);
+		return CT_FAIL(CT_USAGE, "sizes from %zu to %zu bytes with factor %d are not a valid range",
+			       o->min_bytes, o->max_bytes, o->factor);
 	if (o->ops[CT_BENCH_SENDRECV] && ct_comm_size(c) == 1)
 		return CT_FAIL(CT_USAGE, "sendrecv needs at least 2 ranks");
 	return CT_OK;

@@ -18,7 +18,7 @@ struct issue {
 	int32_t kind, dtype, op, root, tag, bucket;
 };
 
-/* One multiplication per value, because every operation computes its tag. */
+/* One multiplication per value, and few values, because every operation computes its tag. */
 static uint64_t mix(uint64_t h, uint64_t v)
 {
 	h = (h ^ v) * 0x9e3779b97f4a7c15;
@@ -31,15 +31,11 @@ uint32_t ct__comm_tag(const ct_work *w)
 	uint64_t tag = mix(0, 1);
 
 	w = ct__work_whole(w);
-	tag = mix(tag, w->n);
-	tag = mix(tag, (uint64_t)w->dtype);
+	tag = mix(mix(tag, w->n), (uint64_t)w->dtype);
 	if (ct__comm_is_p2p(w->kind))
 		return (uint32_t)mix(tag, (uint64_t)(uint32_t)w->tag);
-	tag = mix(tag, (uint64_t)w->kind);
-	tag = mix(tag, (uint64_t)w->op);
-	tag = mix(tag, (uint64_t)(uint32_t)w->root);
-	tag = mix(tag, (uint64_t)w->bucket);
-	c->history = mix(c->history, tag);
+	tag = mix(tag, (uint64_t)w->kind | (uint64_t)w->op << 8 | (uint64_t)(uint32_t)w->root << 32);
+	c->history = mix(c->history, mix(tag, (uint64_t)w->bucket));
 	return (uint32_t)c->history;
 }
 
@@ -75,7 +71,8 @@ static enum ct_status publish(ct_comm *c, int64_t n_seq)
 
 	get_latest(c, n_seq, latest);
 	key_of(c, "issued", c->rank, key, sizeof(key));
-	CT_TRY(ct_store_set_by(c->world->store, key, latest, sizeof(latest), ct_store_patience(c->world->store, ASK_NS)));
+	CT_TRY(ct_store_set_by(c->world->store, key, latest, sizeof(latest),
+			       ct_store_patience(c->world->store, ASK_NS)));
 	/* Other ranks can read this counter without waiting, and the operations after it is set. */
 	key_of(c, "waits", c->rank, key, sizeof(key));
 	return ct_store_add_by(c->world->store, key, 1, ct_store_patience(c->world->store, ASK_NS), &n);

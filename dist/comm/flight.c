@@ -65,12 +65,25 @@ void ct__flight_begun(struct ct_flight *f, int64_t seq, int64_t now_ns)
 		put(&s->begun_ns, now_ns);
 }
 
+static bool is_pending(const struct ct_flight_slot *s, int64_t seq)
+{
+	return get(&s->stamp) == seq + 1 && get(&s->done_ns) == 0;
+}
+
 void ct__flight_done(struct ct_flight *f, int64_t seq)
 {
 	struct ct_flight_slot *s = slot_of(f, seq);
 
-	if (get(&s->stamp) == seq + 1 && get(&s->done_ns) == 0)
+	if (is_pending(s, seq))
 		put(&s->done_ns, ct_now_ns());
+}
+
+void ct__flight_done_at(struct ct_flight *f, int64_t seq, int64_t now_ns)
+{
+	struct ct_flight_slot *s = slot_of(f, seq);
+
+	if (is_pending(s, seq))
+		put(&s->done_ns, now_ns);
 }
 
 bool ct__flight_at(const struct ct_flight *f, int64_t seq, struct ct_flight_record *out)

@@ -44,7 +44,8 @@ void ct__flight_destroy(struct ct_flight *f);
 void ct__flight_add(struct ct_flight *f, const struct ct_flight_record *r);
 /* These may be called by any thread. If the record has been overwritten, they do nothing. */
 void ct__flight_begun(struct ct_flight *f, int64_t seq, int64_t now_ns);
-void ct__flight_done(struct ct_flight *f, int64_t seq);
+void ct__flight_done(struct ct_flight *f, int64_t seq); /* reads the clock */
+void ct__flight_done_at(struct ct_flight *f, int64_t seq, int64_t now_ns);
 /* Returns false if there is no record of operation seq (any more). */
 bool ct__flight_at(const struct ct_flight *f, int64_t seq, struct ct_flight_record *out);
 /* Finds the record of a collective. n_seq is the number of operations posted so far. */

@@ -1,36 +1,15 @@
+#define CT_LOG_COMPONENT "dist"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "dist/rendezvous/identity_impl.h"
 #include "dist/rendezvous/init_url_impl.h"
 #include "dist/rendezvous/nodelist_impl.h"
-#include "dist/rendezvous/rendezvous.h"
-#include "dist/store/table.h"
 #include "dist/store/wire.h"
-
-#define CT_LOG_COMPONENT "dist"
-#include "base/log.h"
-
-#define MAX_NODES 65536
-#define DEFAULT_PORT 29500 /* the same as PyTorch's */
-#define PORT_BASE 20000
-#define PORT_SPAN 12000  /* the ports that the system gives to outgoing connections begin at 32768 */
-#define PORTS_PER_JOB 8 /* for job steps and restarts */
-#define TORCHRUN_PORT_BASE 20000
-#define TORCHRUN_PORT_SPAN 9000
-#define TORCHRUN_PORT_STEP 7919 /* a prime that does not divide the span, so all ports of the range are used */
-
-struct env {
-	ct_getenv_fn get;
-	void *user;
-};
-
-static const char *value(const struct env *e, const char *name)
-{
-	return name ? e->get(name, e->user) : NULL;
-}
 
 /* The environment variables of a launcher. NULL: it has none for this value. */
 struct source {
@@ -113,10 +92,9 @@ const char *ct_launcher_name(enum ct_launcher l)
 	return names[l];
 }
 
-/* If the variable is not set, *out is unchanged. */
-static enum ct_status read_int(const struct env *e, const char *name, int *out)
+enum ct_status ct__env_int(const struct ct__env *e, const char *name, int *out)
 {
-	const char *text = value(e, name);
+	const char *text = ct__env_value(e, name);
 	int64_t v;
 
 	if (!text)
@@ -136,12 +114,12 @@ static enum ct_status contradiction(const char *a, int va, const char *b, int vb
 }
 
 /* Lists the names [n] that are not set: "WORLD_SIZE, MASTER_ADDR and MASTER_PORT are". Returns the number of them. */
-static int list_missing(const struct env *e, const char *const *names, size_t n, char *buf, size_t len)
+static int list_missing(const struct ct__env *e, const char *const *names, size_t n, char *buf, size_t len)
 {
 	size_t at[8], count = 0, used = 0;
 
 	for (size_t i = 0; i < n && count < CT_ARRAY_LEN(at); i++) {
-		if (!value(e, names[i]))
+		if (!ct__env_value(e, names[i]))
 			at[count++] = i;
 	}
 	buf[0] = '\0';
@@ -156,8 +134,7 @@ static int list_missing(const struct env *e, const char *const *names, size_t n,
 	return (int)count;
 }
 
-/* `have` is set, but at least one of the names [n] is not. All that are missing are in the message. */
-static enum ct_status some_missing(const struct env *e, const char *have, const char *const *names, size_t n)
+enum ct_status ct__env_some_missing(const struct ct__env *e, const char *have, const char *const *names, size_t n)
 {
 	char missing[160];
 
@@ -167,7 +144,7 @@ static enum ct_status some_missing(const struct env *e, const char *have, const 
 	return CT_USAGE;
 }
 
-static enum ct_status half_set(const char *have, const char *missing)
+enum ct_status ct__env_half_set(const char *have, const char *missing)
 {
 	(void)CT_FAIL(CT_USAGE, "%s is set, but %s is not", have, missing);
 	ct_error_hint("set both, or unset %s to let ctrain start its own ranks", have);
@@ -175,60 +152,61 @@ static enum ct_status half_set(const char *have, const char *missing)
 }
 
 /* A batch script has SLURM_NTASKS and SLURM_PROCID, too, but is not a step. The task count of a step has precedence. */
-static bool is_uncounted_step(const struct env *e)
+static bool is_uncounted_step(const struct ct__env *e)
 {
-	return !value(e, "SLURM_STEP_NUM_TASKS") && value(e, "SLURM_STEP_ID") && value(e, "SLURM_PROCID");
+	return !ct__env_value(e, "SLURM_STEP_NUM_TASKS") && ct__env_value(e, "SLURM_STEP_ID") &&
+	       ct__env_value(e, "SLURM_PROCID");
 }
 
 /* A batch script may export WORLD_SIZE, as many tutorials do, although each task gets its rank from srun. */
-static bool is_slurm_task(const struct env *e)
+static bool is_slurm_task(const struct ct__env *e)
 {
-	return value(e, "SLURM_STEP_ID") && value(e, "SLURM_PROCID");
+	return ct__env_value(e, "SLURM_STEP_ID") && ct__env_value(e, "SLURM_PROCID");
 }
 
-static bool started_by(const struct env *e, const struct source *s)
+static bool started_by(const struct ct__env *e, const struct source *s)
 {
 	const char *world;
 
-	if (!value(e, s->sign[0]) && !value(e, s->sign[1]))
+	if (!ct__env_value(e, s->sign[0]) && !ct__env_value(e, s->sign[1]))
 		return false;
-	if (s->by == CT_LAUNCHER_ENV && !value(e, "RANK") && is_slurm_task(e))
+	if (s->by == CT_LAUNCHER_ENV && !ct__env_value(e, "RANK") && is_slurm_task(e))
 		return false;
 	if (strcmp(s->sign[0], "SLURM_NTASKS") == 0 && !is_uncounted_step(e))
 		return false;
 	/* In the pods of Kubeflow's PyTorchJob, RANK is the number of the pod, and ctrain is the launcher. */
-	if (s->by == CT_LAUNCHER_ENV && value(e, "PET_NODE_RANK"))
+	if (s->by == CT_LAUNCHER_ENV && ct__env_value(e, "PET_NODE_RANK"))
 		return false;
 	/* `srun --pty bash` is a step with one task, and all commands that are typed there inherit its variables. */
-	world = s->by == CT_LAUNCHER_SLURM ? value(e, s->world) : NULL;
+	world = s->by == CT_LAUNCHER_SLURM ? ct__env_value(e, s->world) : NULL;
 	return !world || (strcmp(world, "1") != 0 && strcmp(world, "0") != 0);
 }
 
-static enum ct_status read_place(const struct env *e, const struct source *s, bool has_init, struct ct_identity *id)
+static enum ct_status read_place(const struct ct__env *e, const struct source *s, bool has_init, struct ct_identity *id)
 {
-	if (s->by == CT_LAUNCHER_ENV && (!value(e, s->rank) || !value(e, s->world))) {
+	if (s->by == CT_LAUNCHER_ENV && (!ct__env_value(e, s->rank) || !ct__env_value(e, s->world))) {
 		/* With an init URL, MASTER_* are not needed. */
 		const char *const names[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
 
-		return some_missing(e, value(e, s->rank) ? s->rank : s->world, names, has_init ? 2 : 4);
+		return ct__env_some_missing(e, ct__env_value(e, s->rank) ? s->rank : s->world, names, has_init ? 2 : 4);
 	}
-	if (!value(e, s->rank) || !value(e, s->world)) {
-		bool both = !value(e, s->rank) && !value(e, s->world);
+	if (!ct__env_value(e, s->rank) || !ct__env_value(e, s->world)) {
+		bool both = !ct__env_value(e, s->rank) && !ct__env_value(e, s->world);
 
-		return half_set(both                ? s->sign[0]
-				: value(e, s->rank) ? s->rank
-						    : s->world,
-				value(e, s->rank) ? s->world : s->rank);
+		return ct__env_half_set(both                        ? s->sign[0]
+					: ct__env_value(e, s->rank) ? s->rank
+								    : s->world,
+					ct__env_value(e, s->rank) ? s->world : s->rank);
 	}
-	CT_TRY(read_int(e, s->rank, &id->rank));
-	CT_TRY(read_int(e, s->world, &id->world));
-	CT_TRY(read_int(e, s->local_rank, &id->local_rank));
-	CT_TRY(read_int(e, s->local_world, &id->local_world));
-	CT_TRY(read_int(e, s->node, &id->node));
-	CT_TRY(read_int(e, s->n_nodes, &id->n_nodes));
-	CT_TRY(read_int(e, s->restart, &id->restart));
-	if (s->by == CT_LAUNCHER_SLURM && id->node >= 0 && value(e, "SLURM_STEP_TASKS_PER_NODE"))
-		CT_TRY(ct__countlist_at(value(e, "SLURM_STEP_TASKS_PER_NODE"), id->node, &id->local_world));
+	CT_TRY(ct__env_int(e, s->rank, &id->rank));
+	CT_TRY(ct__env_int(e, s->world, &id->world));
+	CT_TRY(ct__env_int(e, s->local_rank, &id->local_rank));
+	CT_TRY(ct__env_int(e, s->local_world, &id->local_world));
+	CT_TRY(ct__env_int(e, s->node, &id->node));
+	CT_TRY(ct__env_int(e, s->n_nodes, &id->n_nodes));
+	CT_TRY(ct__env_int(e, s->restart, &id->restart));
+	if (s->by == CT_LAUNCHER_SLURM && id->node >= 0 && ct__env_value(e, "SLURM_STEP_TASKS_PER_NODE"))
+		CT_TRY(ct__countlist_at(ct__env_value(e, "SLURM_STEP_TASKS_PER_NODE"), id->node, &id->local_world));
 	return CT_OK;
 }
 
@@ -256,15 +234,15 @@ static enum ct_status check_place(const struct source *s, const struct ct_identi
 }
 
 /* Detects that RANK was set by hand inside a Slurm step or mpirun that has other values. */
-static enum ct_status check_against(const struct env *e, const struct source *s, const struct source *other,
+static enum ct_status check_against(const struct ct__env *e, const struct source *s, const struct source *other,
 				    const struct ct_identity *id)
 {
 	int rank = -1, world = -1;
 
 	if (!started_by(e, other))
 		return CT_OK;
-	CT_TRY(read_int(e, other->rank, &rank));
-	CT_TRY(read_int(e, other->world, &world));
+	CT_TRY(ct__env_int(e, other->rank, &rank));
+	CT_TRY(ct__env_int(e, other->world, &world));
 	if (rank >= 0 && rank != id->rank)
 		return contradiction(s->rank, id->rank, other->rank, rank, "unset one of them");
 	if (world >= 0 && world != id->world)
@@ -273,11 +251,12 @@ static enum ct_status check_against(const struct env *e, const struct source *s,
 }
 
 /* WORLD_SIZE that a batch script has exported must agree with srun, unless the tasks start further ranks. */
-static enum ct_status check_exported_world(const struct env *e, const struct source *s, const struct ct_identity *id)
+static enum ct_status check_exported_world(const struct ct__env *e, const struct source *s,
+					   const struct ct_identity *id)
 {
 	int world = -1;
 
-	CT_TRY(read_int(e, "WORLD_SIZE", &world));
+	CT_TRY(ct__env_int(e, "WORLD_SIZE", &world));
 	if (world < 0 || world == id->world || id->world == id->n_nodes)
 		return CT_OK;
 	(void)contradiction("WORLD_SIZE", world, s->world, id->world, "srun has started another number of ranks");
@@ -286,155 +265,19 @@ static enum ct_status check_exported_world(const struct env *e, const struct sou
 }
 
 /* `srun --ntasks-per-node=4 torchrun --nproc_per_node=4` would start 16 ranks on each node. */
-static enum ct_status check_double_launch(const struct env *e, const struct ct_identity *id)
+static enum ct_status check_double_launch(const struct ct__env *e, const struct ct_identity *id)
 {
 	int tasks = 0;
 
-	CT_TRY(read_int(e, "SLURM_STEP_NUM_TASKS", &tasks));
+	CT_TRY(ct__env_int(e, "SLURM_STEP_NUM_TASKS", &tasks));
 	if (tasks < 2 || id->n_nodes < 0 || tasks == id->n_nodes)
 		return CT_OK;
 	(void)CT_FAIL(CT_USAGE,
-		      "srun has started %d tasks, and each of them has started torchrun, which expects %d node%s", tasks,
-		      id->n_nodes, ct_plural(id->n_nodes));
+		      "srun has started %d tasks, and each of them has started torchrun, which expects %d node%s",
+		      tasks, id->n_nodes, ct_plural(id->n_nodes));
 	ct_error_hint("use srun without torchrun: srun ctrain CONFIG.yaml; or start torchrun once per node: srun "
 		      "--ntasks-per-node=1");
 	return CT_USAGE;
-}
-
-static enum ct_status master_port(const struct env *e, int fallback, int *port)
-{
-	const char *text = value(e, "MASTER_PORT");
-
-	*port = fallback;
-	return text ? ct__init_port_parse(text, "MASTER_PORT", port) : CT_OK;
-}
-
-static enum ct_status meet(const struct env *e, struct ct_identity *id, const char *fallback_host, int port)
-{
-	const char *addr = value(e, "MASTER_ADDR");
-
-	if (addr && addr[0] == '\0')
-		return CT_FAIL(CT_USAGE, "MASTER_ADDR is set but empty");
-	return ct__init_url_make(id->init, sizeof(id->init), "tcp", addr ? addr : fallback_host, port);
-}
-
-/* torchrun's own store listens on MASTER_PORT, and users give successive ports to jobs on the same host. So successive
- * ports are mapped to ports that are far apart. The range is below the usual ports of torchrun (29400, 29500) and the
- * ports that Linux gives to clients (from 32768). */
-static int beside_torchrun(int master_port)
-{
-	return TORCHRUN_PORT_BASE + (int)((int64_t)master_port * TORCHRUN_PORT_STEP % TORCHRUN_PORT_SPAN);
-}
-
-static enum ct_status meet_env(const struct env *e, struct ct_identity *id)
-{
-	int port;
-
-	if (!value(e, "MASTER_ADDR") || !value(e, "MASTER_PORT")) {
-		if (id->world == 1)
-			return ct__init_url_make(id->init, sizeof(id->init), "tcp", "127.0.0.1", DEFAULT_PORT);
-		return some_missing(e, "WORLD_SIZE", (const char *const[]){"MASTER_ADDR", "MASTER_PORT"}, 2);
-	}
-	CT_TRY(master_port(e, 0, &port));
-	if (id->by == CT_LAUNCHER_TORCHRUN)
-		port = beside_torchrun(port);
-	return meet(e, id, NULL, port);
-}
-
-/* Jobs with consecutive ids may run on the same node, and a restarted job may find its earlier port in use. */
-static int slurm_port(int job, int step, int restart)
-{
-	return PORT_BASE + (job % PORT_SPAN * PORTS_PER_JOB + (step % PORTS_PER_JOB + restart) % PORTS_PER_JOB) % PORT_SPAN;
-}
-
-static enum ct_status meet_slurm(const struct env *e, struct ct_identity *id)
-{
-	const char *list = value(e, "SLURM_STEP_NODELIST");
-	int job = 0, step = 0, port;
-	char **names = NULL;
-	size_t n = 0;
-	enum ct_status st;
-
-	CT_TRY(read_int(e, "SLURM_JOB_ID", &job));
-	CT_TRY(read_int(e, "SLURM_STEP_ID", &step));
-	CT_TRY(master_port(e, slurm_port(job, step, id->restart), &port));
-	if (!list)
-		list = value(e, "SLURM_JOB_NODELIST");
-	if (!list && !value(e, "MASTER_ADDR"))
-		return half_set("SLURM_PROCID", "SLURM_STEP_NODELIST");
-	if (list)
-		CT_TRY(ct__nodelist_expand(list, MAX_NODES, &names, &n));
-	st = meet(e, id, n > 0 ? names[0] : NULL, port);
-	ct__nodelist_free(names, n);
-	return st;
-}
-
-static enum ct_status meet_mpi(const struct env *e, struct ct_identity *id)
-{
-	const char *job = value(e, "PMIX_NAMESPACE");
-	bool one_host = id->local_world == id->world;
-	int port;
-
-	if (!job)
-		job = value(e, "OMPI_MCA_ess_base_jobid");
-	CT_TRY(master_port(e, job ? PORT_BASE + (int)(ct_text_hash(job) % PORT_SPAN) : DEFAULT_PORT, &port));
-	if (!one_host && !value(e, "MASTER_ADDR")) {
-		(void)CT_FAIL(
-			CT_USAGE,
-			"mpirun started %d ranks on several hosts, but MASTER_ADDR, the host of rank 0, is not set",
-			id->world);
-		ct_error_hint(
-			"set it to the host of rank 0: -x MASTER_ADDR=HOST (Open MPI) or -genv MASTER_ADDR HOST (MPICH)");
-		return CT_USAGE;
-	}
-	return meet(e, id, "127.0.0.1", port);
-}
-
-static enum ct_status find_meeting(const struct env *e, const char *override, struct ct_identity *id)
-{
-	struct ct_init_url url;
-	char text[300];
-
-	if (id->by == CT_LAUNCHER_CTRAIN) {
-		snprintf(text, sizeof(text), "store://%s", value(e, "CTRAIN_STORE"));
-		if (ct__init_url_parse(text, &url) != CT_OK)
-			return ct_error_wrap("CTRAIN_STORE");
-		return ct__init_url_make(id->init, sizeof(id->init), "store", url.host, url.port);
-	}
-	if (override) {
-		CT_TRY(ct__init_url_parse(override, &url));
-		if (url.scheme == CT_INIT_STORE)
-			return CT_FAIL(CT_USAGE, "init URL \"%.200s\": only ctrain's own launcher can use store://",
-				       override);
-		if (url.scheme != CT_INIT_ENV) {
-			ct_wire_copy(id->init, sizeof(id->init), override);
-			return CT_OK;
-		}
-	}
-	switch (id->by) {
-	case CT_LAUNCHER_SLURM:
-		return meet_slurm(e, id);
-	case CT_LAUNCHER_MPI:
-		return meet_mpi(e, id);
-	default:
-		return meet_env(e, id);
-	}
-}
-
-static void name_run(const struct env *e, struct ct_identity *id)
-{
-	const char *own = value(e, "CTRAIN_RUN_ID"), *torch = value(e, "TORCHELASTIC_RUN_ID");
-	const char *job = value(e, "SLURM_JOB_ID"), *step = value(e, "SLURM_STEP_ID"),
-		   *mpi = value(e, "PMIX_NAMESPACE");
-
-	if (own)
-		ct_wire_copy(id->run_id, sizeof(id->run_id), own);
-	else if (id->by == CT_LAUNCHER_TORCHRUN)
-		ct_wire_copy(id->run_id, sizeof(id->run_id), torch);
-	else if (id->by == CT_LAUNCHER_SLURM && job)
-		snprintf(id->run_id, sizeof(id->run_id), "slurm-%.30s.%.20s", job, step ? step : "0");
-	else if (id->by == CT_LAUNCHER_MPI && mpi)
-		snprintf(id->run_id, sizeof(id->run_id), "mpi-%.50s", mpi);
 }
 
 /* Names that users write instead of the names that programs read. */
@@ -465,12 +308,12 @@ bool ct_identity_misspelled_at(size_t i, const char **name, const char **meant)
 	return true;
 }
 
-static void warn_misspelled(const struct env *e)
+static void warn_misspelled(const struct ct__env *e)
 {
 	const char *name, *meant;
 
 	for (size_t i = 0; ct_identity_misspelled_at(i, &name, &meant); i++) {
-		if (value(e, name) && !value(e, meant))
+		if (ct__env_value(e, name) && !ct__env_value(e, meant))
 			CT_WARN("the environment variable %s is set, but nothing reads it; did you mean %s?", name,
 				meant);
 	}
@@ -495,7 +338,7 @@ static void complete(struct ct_identity *id)
 
 enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init_override, struct ct_identity *out)
 {
-	const struct env e = {get, user};
+	const struct ct__env e = {get, user};
 	struct ct_identity id = {.world = 1, .local_rank = -1, .local_world = -1, .node = -1, .n_nodes = -1};
 	const struct source *s = NULL;
 	struct ct_init_url url;
@@ -527,8 +370,8 @@ enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init
 		CT_TRY(check_exported_world(&e, s, &id));
 	if (id.by == CT_LAUNCHER_TORCHRUN)
 		CT_TRY(check_double_launch(&e, &id));
-	CT_TRY(find_meeting(&e, init_override, &id));
-	name_run(&e, &id);
+	CT_TRY(ct__identity_meet(&e, init_override, &id));
+	ct__identity_name_run(&e, &id);
 	complete(&id);
 	*out = id;
 	return CT_OK;
@@ -536,11 +379,11 @@ enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init
 
 int ct_identity_slurm_tasks(ct_getenv_fn get, void *user)
 {
-	const struct env e = {get, user};
-	const char *counts = value(&e, "SLURM_STEP_TASKS_PER_NODE");
+	const struct ct__env e = {get, user};
+	const char *counts = ct__env_value(&e, "SLURM_STEP_TASKS_PER_NODE");
 	int node = -1, tasks = 0;
 
-	if (!counts || read_int(&e, "SLURM_NODEID", &node) < 0 || node < 0 ||
+	if (!counts || ct__env_int(&e, "SLURM_NODEID", &node) < 0 || node < 0 ||
 	    ct__countlist_at(counts, node, &tasks) < 0) {
 		ct_error_clear();
 		return 0;

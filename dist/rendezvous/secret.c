@@ -84,7 +84,7 @@ static enum ct_status read_open_file(int fd, const char *path, size_t max, char 
 	ssize_t n;
 
 	if (fstat(fd, &s) != 0)
-		return CT_FAIL(CT_IO, "can't stat %s: %s", path, strerror(errno));
+		return CT_FAIL(CT_IO, "cannot stat %s: %s", path, strerror(errno));
 	if (!S_ISREG(s.st_mode))
 		return CT_FAIL(CT_DATA, "%s is not a regular file", path);
 	if (s.st_uid != geteuid() || (s.st_mode & 077) != 0)
@@ -94,7 +94,7 @@ static enum ct_status read_open_file(int fd, const char *path, size_t max, char 
 	while (*len <= max && (n = read(fd, buf + *len, max + 1 - *len)) != 0) {
 		if (n < 0 && errno != EINTR) {
 			ct_free(buf);
-			return CT_FAIL(CT_IO, "can't read %s: %s", path, strerror(errno));
+			return CT_FAIL(CT_IO, "cannot read %s: %s", path, strerror(errno));
 		}
 		*len += n > 0 ? (size_t)n : 0;
 	}
@@ -127,7 +127,7 @@ enum ct_status ct_secret_file_read(const char *path, size_t max, char **text, si
 	if (fd < 0 && errno == ELOOP)
 		return CT_FAIL(CT_USAGE, "%s is a symbolic link, which could point to another user's file", path);
 	if (fd < 0)
-		return CT_FAIL(CT_USAGE, "can't open %s: %s", path, strerror(errno));
+		return CT_FAIL(CT_USAGE, "cannot open %s: %s", path, strerror(errno));
 	st = read_open_file(fd, path, max, text, len);
 	close(fd);
 	return st;
@@ -143,14 +143,14 @@ enum ct_status ct_secret_file_write(const char *path, const void *data, size_t l
 	(void)unlink(temp);
 	fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0) {
-		st = CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "can't create %s: %s", temp, strerror(errno));
+		st = CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot create %s: %s", temp, strerror(errno));
 		goto out;
 	}
 	st = ct_fd_write_all(fd, data, len, temp);
 	if (close(fd) != 0 && errno != EINTR && st == CT_OK)
-		st = CT_FAIL(CT_IO, "can't close %s: %s", temp, strerror(errno));
+		st = CT_FAIL(CT_IO, "cannot close %s: %s", temp, strerror(errno));
 	if (st == CT_OK && rename(temp, path) != 0)
-		st = CT_FAIL(CT_IO, "can't replace %s: %s", path, strerror(errno));
+		st = CT_FAIL(CT_IO, "cannot replace %s: %s", path, strerror(errno));
 	if (st < 0)
 		(void)unlink(temp);
 out:

@@ -24,7 +24,7 @@ static void test_shm(void **state)
 	test(&(struct subject){.name = "shm", .backend = "shm"});
 }
 
-static void test_gloo(void **state)
+static void test_row_32_gloo(void **state)
 {
 	(void)state;
 	test(&(struct subject){.name = "gloo", .backend = "gloo"});
@@ -38,7 +38,7 @@ static void test_hier(void **state)
 }
 
 /* A new back end must run the cases, here or in one of the other two tests. */
-static void test_all_back_ends(void **state)
+static void test_row_35_all_back_ends(void **state)
 {
 	static const char *const tested[] = {"shm", "gloo", "hier", "mpi", "nccl"};
 	const char *name;
@@ -60,9 +60,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shm),
-		cmocka_unit_test(test_gloo),
+		cmocka_unit_test(test_row_32_gloo),
 		cmocka_unit_test(test_hier),
-		cmocka_unit_test(test_all_back_ends),
+		cmocka_unit_test(test_row_35_all_back_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

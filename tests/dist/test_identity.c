@@ -269,7 +269,7 @@ static void expect_list(const char *text, const char *joined)
 	ct__nodelist_free(names, n);
 }
 
-static void test_nodelist(void **state)
+static void test_row_101_nodelist(void **state)
 {
 	static const char *const broken[] = {"",
 					     ",",
@@ -312,7 +312,7 @@ static void test_nodelist(void **state)
 	assert_int_equal(ct__nodelist_expand(longer, 100, &names, &n), CT_USAGE);
 }
 
-static void test_countlist(void **state)
+static void test_row_103_countlist(void **state)
 {
 	static const char *const broken[] = {"x", "2(", "2(x", "2(x3", "2(x0)", "2(3)", "2;1", "-1", "2(x3)4"};
 	int v = -1;
@@ -380,8 +380,12 @@ static void test_urls(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),     cmocka_unit_test(test_bad),       cmocka_unit_test(test_mpi_port),
-		cmocka_unit_test(test_nodelist), cmocka_unit_test(test_countlist), cmocka_unit_test(test_urls),
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_mpi_port),
+		cmocka_unit_test(test_row_101_nodelist),
+		cmocka_unit_test(test_row_103_countlist),
+		cmocka_unit_test(test_urls),
 	};
 
 	if (ct_log_configure("error") != CT_OK)

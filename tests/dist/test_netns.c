@@ -196,7 +196,7 @@ static void meet(struct proc *p, struct rank *r, struct host *a, struct host *b,
 }
 
 /* All ranks get addresses that all others can reach, although two of three connected through 127.0.1.1. */
-static void test_own_name_is_loopback(void **state)
+static void test_row_38_own_name_is_loopback(void **state)
 {
 	struct host a, b;
 	struct rank r[3];
@@ -263,7 +263,7 @@ static const char *cannot_run(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own_name_is_loopback),
+		cmocka_unit_test(test_row_38_own_name_is_loopback),
 		cmocka_unit_test(test_silent_host),
 	};
 	const char *why = cannot_run();

@@ -71,7 +71,8 @@ static void test_values(void **state)
 	expect(CT_SETTING_FINE, "NCCL_DEBUG_SUBSYS", "^init,COLL", "");
 	expect(CT_SETTING_WRONG, "NCCL_DEBUG_SUBSYS", "INIT,COLLS,NET", "does not know \"COLLS\"; did you mean COLL?");
 	expect(CT_SETTING_FINE, "NCCL_ALGO", "tree;allreduce:^NVLS,ring", "");
-	expect(CT_SETTING_WRONG, "NCCL_PROTO", "ll;allreduce:LL256", "does not know \"LL256\"; NCCL knows LL, LL128, Simple");
+	expect(CT_SETTING_WRONG, "NCCL_PROTO", "ll;allreduce:LL256",
+	       "does not know \"LL256\"; NCCL knows LL, LL128, Simple");
 	expect(CT_SETTING_WRONG, "NCCL_TOPO_FILE", "/no/topo.xml", "cannot be read: No such file");
 	expect(CT_SETTING_DOUBTFUL, "NCCL_DEBUG_FILE", "/tmp/nccl.log", "each rank of a host overwrites");
 	expect(CT_SETTING_FINE, "NCCL_DEBUG_FILE", "/tmp/nccl.%p", "");
@@ -140,7 +141,7 @@ static bool nccl_finds(const char *value, const char *family)
 	return WEXITSTATUS(status) == 0;
 }
 
-static void test_interfaces_of_nccl(void **state)
+static void test_T8_interfaces_of_nccl(void **state)
 {
 	static const char *const patterns[] = {"lo",  "l",  "=l",       "=lo",     "^lo",        "^=lo",        "^",
 					       "=",   ",",  "lo,",      "nosuch0", "nosuch0,lo", "=nosuch0,lo", "lo:1",
@@ -255,7 +256,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_values),     cmocka_unit_test(test_names),
-		cmocka_unit_test(test_interfaces), cmocka_unit_test(test_interfaces_of_nccl),
+		cmocka_unit_test(test_interfaces), cmocka_unit_test(test_T8_interfaces_of_nccl),
 		cmocka_unit_test(test_common),     cmocka_unit_test(test_log),
 	};
 

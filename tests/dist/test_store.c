@@ -51,7 +51,7 @@ static void must_hold(ct_store *s, const char *key, const char *value)
 	ct_free(got);
 }
 
-static void test_values(void **state)
+static void test_row_30_values(void **state)
 {
 	ct_store_server *srv = serve(-1);
 	ct_store *a = join(srv, 0), *b = join(srv, 1);
@@ -339,9 +339,10 @@ static void test_token(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_values),    cmocka_unit_test(test_many_keys), cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_threads),   cmocka_unit_test(test_bye),       cmocka_unit_test(test_auxiliary),
-		cmocka_unit_test(test_addresses), cmocka_unit_test(test_token),
+		cmocka_unit_test(test_row_30_values), cmocka_unit_test(test_many_keys),
+		cmocka_unit_test(test_limits),        cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_bye),           cmocka_unit_test(test_auxiliary),
+		cmocka_unit_test(test_addresses),     cmocka_unit_test(test_token),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

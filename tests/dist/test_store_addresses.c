@@ -143,7 +143,7 @@ static void test_silent_address(void **state)
 }
 
 /* All addresses are named, with their errors. */
-static void test_no_address_answers(void **state)
+static void test_row_114_no_address_answers(void **state)
 {
 	ct_store_server *srv = serve_at("127.0.0.2");
 	int port = ct_store_server_port(srv);
@@ -218,7 +218,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_dead_address),   cmocka_unit_test(test_refused_address),
-		cmocka_unit_test(test_wrong_servers),  cmocka_unit_test(test_no_address_answers),
+		cmocka_unit_test(test_wrong_servers),  cmocka_unit_test(test_row_114_no_address_answers),
 		cmocka_unit_test(test_port_range),     cmocka_unit_test(test_same_address),
 		cmocka_unit_test(test_silent_address),
 	};

@@ -230,7 +230,7 @@ enum ct_status ct__shm_mem_alloc(ct_comm *c, size_t bytes, void **out)
 	if (s->n_regions == SHM_MAX_REGIONS)
 		return CT_FAIL(CT_BUG, "more than %d shared buffers", SHM_MAX_REGIONS);
 	if (stride < bytes || __builtin_mul_overflow(stride, (size_t)c->size, &all) || all > (size_t)INT64_MAX / 2)
-		return CT_FAIL(CT_NOMEM, "a shared buffer cannot have %zu bytes", bytes);
+		return CT_FAIL(CT_NOMEM, "a shared buffer of %zu bytes is too large", bytes);
 	p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s->fd, (off_t)s->file_end);
 	if (p == MAP_FAILED)
 		return CT_FAIL(CT_NOMEM, "cannot map %zu MiB of shared memory: %s", all >> 20, strerror(errno));
