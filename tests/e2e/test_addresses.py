@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from harness import COMM, CTRAIN, USAGE, Case, die_with_parent, main, read_text
+from harness import COMM, CTRAIN, Case, die_with_parent, main, read_text
 from hosts import ADDRESS, HOST, PORT, HostsCase, why_not
 
 NO_HOSTS = why_not() if __name__ == "__main__" else None
@@ -102,13 +102,6 @@ class Addresses(HostsCase):
     def test_row_111_selected_interfaces(self):
         self.docker0()
         self.finish([self.node(0, "dist.iface=^docker0"), self.node(1, "dist.iface=10.77.0.0/24,ens3")])
-
-    def test_row_111_interface_that_one_node_lacks(self):
-        nodes = [self.node(0), self.node(1, "dist.iface=ens3")]
-        results = [n.wait(20) for n in nodes]
-        self.assert_code(results[1], USAGE)
-        for r in results:
-            self.assert_last_says(r, r'dist.iface: this host has no network interface "ens3"; its interfaces are lo, eth0')
 
     def test_row_37_copied_hosts_file(self):
         """/etc/hosts was copied from host 0, where 127.0.1.1 is right."""

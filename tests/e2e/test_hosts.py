@@ -64,7 +64,7 @@ class TwoHosts(HostsCase):
         self.finish(self.both("dist.backend=hier", run="again"))
         self.assertEqual(self.digest("again"), digest)
 
-    def test_automatic_backend(self):
+    def test_row_29_automatic_backend(self):
         self.finish(self.both())
         self.assertEqual(self.metrics(kind="run")[0]["backend"], "hier")
         self.assert_reference()
@@ -78,7 +78,7 @@ class TwoHosts(HostsCase):
         self.finish(self.both(procs=1))
         self.assert_reference()
 
-    def test_uneven_hosts(self):
+    def test_row_6_and_11_uneven_hosts(self):
         self.finish([self.node(k, procs="2,1") for k in (0, 1)])
         self.assertEqual(self.metrics(kind="run")[0]["world_size"], 3)
         self.assert_reference()
@@ -98,7 +98,7 @@ class TwoHosts(HostsCase):
         for r in results:
             self.assert_last_says(r, 'communicator "shm" needs all ranks on one host', "dist.backend=auto")
 
-    def test_workers_by_hand(self):
+    def test_row_17_workers_by_hand(self):
         def rank(r):
             env = {"RANK": r, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": HOST[0], "MASTER_PORT": PORT}
             return self.start_training(prefix=self.hosts[r].prefix, env={k: str(v) for k, v in env.items()})
@@ -129,7 +129,7 @@ class TwoHosts(HostsCase):
                 self.assert_reference()
                 shutil.rmtree(self.path("run"))
 
-    def test_killed_rank(self):
+    def test_row_18_killed_rank(self):
         for k, victim in ((1, 3), (0, 1)):
             with self.subTest(rank=victim):
                 results, pid = self.kill(k, victim)
@@ -314,7 +314,7 @@ class TwoHosts(HostsCase):
         for r in results:
             self.assert_last_says(r, rf"rank 2 \(pid {pid}\b", r"killed by signal 9")
 
-    def test_only_ipv6(self):
+    def test_row_25_only_ipv6(self):
         """A host whose loopback interface has no IPv4 address."""
         self.hosts[0].run("ip", "addr", "del", "127.0.0.1/8", "dev", "lo")
         self.hosts[0].run("ip", "addr", "del", ADDRESS[0] + "/24", "dev", "eth0")

@@ -42,7 +42,7 @@ class Rendezvous(Meeting):
         self.wait_all([late, self.worker(0, 2, port, "launch.init=env://")])
         self.assert_equals_reference()
 
-    def test_tcp_url(self):
+    def test_row_22_tcp_url(self):
         url = f"tcp://127.0.0.1:{self.free_port()}"
         none = {"MASTER_ADDR": None, "MASTER_PORT": None}
         self.wait_all([self.worker(r, 3, 0, "--init", url, **none) for r in range(3)])
@@ -52,7 +52,7 @@ class Rendezvous(Meeting):
         self.train("--init", f"tcp://127.0.0.1:{self.free_port()}")
         self.assert_equals_reference()
 
-    def test_file_url(self):
+    def test_row_23_and_24_file_url(self):
         url = "file://" + self.path("meet")
         none = {"MASTER_ADDR": None, "MASTER_PORT": None}
         self.wait_all([self.worker(r, 2, 0, "--init", url, **none) for r in range(2)])
@@ -172,7 +172,7 @@ class Strangers(Meeting):
             self.assert_last_says(r, rf"{port}\b", "in use")
         self.assertEqual(self.marked(), {})
 
-    def test_two_launchers_on_one_port(self):
+    def test_row_28_T7_two_launchers_on_one_port(self):
         port = self.free_port()
         first = self.start_training("--master-port", port, env={"CTRAIN_FAILPOINT": "step:7@0=stop"})
         pid = self.until_stopped(0, first)
@@ -261,7 +261,7 @@ class Disagreement(Meeting):
             self.assert_last_says(r, r"rank 1\b", *words)
         self.assertLess(time.monotonic() - since, 10)
 
-    def test_config(self):
+    def test_row_19_config(self):
         self.check(["optim.lr=0.07"], r"optim\.lr", r"0\.05", r"0\.07")
 
     def test_model(self):

@@ -10,7 +10,7 @@ import sys
 import threading
 import unittest
 
-from harness import COMM, DATA, SLOW, USAGE, Case, main, read_text
+from harness import COMM, DATA, SLOW, TINY, USAGE, Case, main, read_text
 from hosts import ADDRESS, HOST, PORT, HostsCase, why_not
 
 NO_HOSTS = why_not() if __name__ == "__main__" else None
@@ -236,7 +236,7 @@ class Waiting(HostsCase):
     def test_row_07_address_and_interface(self):
         nodes = [self.node(k, nodes=2, procs=1) for k in (0, 1)]
         self.finish(nodes)
-        self.assertIn("node 1 has reached node 0 at ctnodea (10.77.0.1) port 29871, through eth0 (10.77.0.2)", nodes[1].err)
+        self.assertIn("node 1 has reached the store at ctnodea (10.77.0.1) port 29871, through eth0 (10.77.0.2)", nodes[1].err)
         env = {"WORLD_SIZE": "2", "MASTER_ADDR": ADDRESS[0], "MASTER_PORT": str(PORT), "CTRAIN_TOKEN": "x"}
         ranks = [self.start_training(run="by-hand", prefix=self.hosts[k].prefix, env={**env, "RANK": str(k)}) for k in (0, 1)]
         self.finish(ranks)
@@ -255,6 +255,19 @@ class Waiting(HostsCase):
 
 
 class OneHost(Case):
+    def test_row_26_address_in_a_config(self):
+        """The addresses of the tutorials; 192.0.2.0/24 is for documentation."""
+        for launch, says in (("master_addr: 192.0.2.164", r'launch.master_addr is "192.0.2.164", which is not an address of this host;.*--master-addr'),
+                             ("master_addr: 127.0.0.1", r'launch.master_addr is "127.0.0.1"; remove it'),
+                             ("init: tcp://192.0.2.20:23456", r'launch.init is "tcp://192.0.2.20:23456"; remove it.*--init')):
+            with self.subTest(launch=launch):
+                config = self.write("c.yaml", TINY.replace("launch: {", "launch: {" + launch + ", "))
+                r = self.run_ctrain("check", config)
+                self.assert_says(r, r"c\.yaml:\d+:\d+: " + says)
+                self.assertIn("ok: run", r.out)
+        for own in (("--master-addr", "192.0.2.164"), ("launch.init=env://",)):
+            self.assert_quiet(self.run_ctrain("check", self.config(), *own))
+
     def test_row_03_rank_of_the_command_line(self):
         port = self.free_port()
         env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": "7"}

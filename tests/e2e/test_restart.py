@@ -166,13 +166,6 @@ class SeveralNodes(Restarts):
         return self.start_job(point, "--nodes", 2, "--node-rank", k, "--procs", 1, "--master-addr", "127.0.0.1", "--master-port", self.port,
                               "dist.rendezvous_timeout=30", *sets, restarts=restarts, **more)
 
-    def finish(self, nodes, code=OK):
-        results = [n.wait() for n in nodes]
-        for r in results:
-            self.assert_code(r, code)
-        self.assertEqual(self.marked(), {})
-        return results
-
     def test_row_48_killed_rank(self):
         for victim in (1, 0):
             with self.subTest(victim=victim):
@@ -206,6 +199,16 @@ class SeveralNodes(Restarts):
 
     def test_killed_launcher_of_node_0(self):
         self.lose(0)
+
+    def test_row_48_killed_in_the_last_save(self):
+        """In step 21, at the end of the epoch. Rank 1 has already ended with success, but its launcher waits for the result of the job."""
+        nodes = [self.node(k, "ckpt.rename:6@0=stop", "train.epochs=1") for k in (0, 1)]
+        pid = self.until_stopped(0, nodes[0])
+        self.until(lambda: not self.rank_pid(1), "rank 1 had ended", nodes[1])
+        os.kill(pid, signal.SIGKILL)
+        r = self.finish(nodes)[0]
+        self.assertEqual(self.resumed(), [0, 20], r.describe())
+        self.assert_equals_reference(*SETS, "train.epochs=1")
 
     def test_crash_loop(self):
         results = self.finish([self.node(k, "step:3@1", restarts=100) for k in (0, 1)], COMM)

@@ -1,95 +1,9 @@
 /* Judging of facts: a healthy set of three nodes has no findings, and each planted fault has exactly one, with the check,
  * the node, the exit code and the remedy that belong to it. The names of rows are those of the tutorials' mistakes. */
-#include "tests/trainer/tmpdir.h"
+#include "tests/trainer/doctor_fixture.h"
 
-#include "base/clock.h"
-#include "dist/store/net.h"
 #include "trainer/doctor/checks.h"
-#include "trainer/doctor/collect_impl.h"
 #include "trainer/doctor/facts_json.h"
-#include "trainer/doctor/probe.h"
-
-enum { N = 3, MIB = 1 << 20 };
-
-struct planted {
-	struct ct_facts nodes[N];
-	struct ct_link_facts links[N * N];
-	struct ct_cluster cluster;
-};
-
-#define SET(field, ...) snprintf(field, sizeof(field), __VA_ARGS__)
-
-static void add_addr(struct ct_facts *f, const char *iface, const char *addr)
-{
-	struct ct_addr_facts *a = &f->addrs[f->n_addrs++];
-
-	SET(a->iface, "%s", iface);
-	SET(a->addr, "%s", addr);
-	a->running = true;
-	a->ipv6 = strchr(addr, ':') != NULL;
-	a->mtu = strcmp(iface, "lo") == 0 ? 65536 : 1500;
-}
-
-static void make_node(struct ct_facts *f, int i)
-{
-	*f = (struct ct_facts){
-		.present = true,
-		.node = i,
-		.n_nodes = N,
-		.ranks = 2,
-		.slurm_node = -1,
-		.master_here = i == 0,
-		.master_ipv4 = true,
-		.resolve_s = 0.01,
-		.port = 29400,
-		.open_files = 1024,
-		.open_files_most = 4096,
-		.open_files_needed = 40,
-		.locked_bytes = INT64_MAX,
-		.shm_bytes = 64 * MIB,
-		.shm_needed = 16 * MIB,
-		.run_free_bytes = (int64_t)1000 * MIB,
-		.run_needed_bytes = 100 * MIB,
-		.run_mib_per_s = 500,
-		.data_mib_per_s = 500,
-		.run_sharing = i == 0 ? CT_SHARING_UNKNOWN : CT_SHARING_YES,
-		.cpus = 8,
-		.threads = 4,
-		.memory_bytes = (int64_t)1 << 34,
-		.gpus_wanted = 2,
-		.gpus_visible = 8,
-		.gpus_driver = 8,
-		.gpus_pci = 8,
-	};
-	SET(f->host, "host%c", 'a' + i);
-	SET(f->net_key, "boot %d", i);
-	SET(f->version, "1.0");
-	SET(f->build, "1.0-abc");
-	SET(f->libraries, "oneDNN 3.1");
-	SET(f->config, "1234");
-	SET(f->launcher, "none");
-	SET(f->own_addr, "10.0.0.%d", 1 + i);
-	SET(f->master, "hosta");
-	SET(f->master_addr, "10.0.0.1");
-	SET(f->source, "10.0.0.%d", 1 + i);
-	SET(f->device, "cuda");
-	SET(f->run_dir, "runs/one");
-	add_addr(f, "lo", "127.0.0.1");
-	add_addr(f, "eth0", f->own_addr);
-}
-
-static void make_healthy(struct planted *p)
-{
-	*p = (struct planted){.cluster = {.nodes = p->nodes, .links = p->links, .n = N}};
-	for (int i = 0; i < N; i++)
-		make_node(&p->nodes[i], i);
-	for (int i = 0; i < N * N; i++) {
-		if (i / N == i % N)
-			continue;
-		p->links[i] = (struct ct_link_facts){.tried = true, .reached = true, .rtt_ms = 0.1, .mib_per_s = 1000};
-		SET(p->links[i].addr, "10.0.0.%d", 1 + i % N);
-	}
-}
 
 /* ---- faults */
 
@@ -401,6 +315,21 @@ static void test_planted_faults(void **state)
 	}
 }
 
+/* GPUs do not matter to a run on CPUs. */
+static void test_lost_gpu_of_a_cpu_run(void **state)
+{
+	struct ct_findings found = {0};
+	struct planted p;
+
+	(void)state;
+	make_healthy(&p);
+	plant_row_117_lost_gpu(&p);
+	SET(p.nodes[2].device, "cpu");
+	assert_ok(ct_checks_run(&p.cluster, &found));
+	assert_int_equal(found.n, 0);
+	ct_findings_release(&found);
+}
+
 /* Every check finds at least one of the planted faults. */
 static void test_every_check_is_planted(void **state)
 {
@@ -465,94 +394,16 @@ static void test_facts_as_json(void **state)
 	}
 }
 
-static void put_file(const char *dir, const char *name, const char *text)
-{
-	char *path = ct_path_join(dir, name);
-
-	assert_ok(ct_file_replace(path, text, strlen(text)));
-	ct_free(path);
-}
-
-static void add_gpu(const char *slot, const char *vendor, const char *class, bool driver)
-{
-	char *dir = ct_strfmt("%s/sys/bus/pci/devices/%s", tmpdir, slot);
-	char *known = ct_strfmt("%s/proc/driver/nvidia/gpus/%s", tmpdir, slot);
-
-	assert_ok(ct_dir_make(dir));
-	put_file(dir, "vendor", vendor);
-	put_file(dir, "class", class);
-	if (driver)
-		assert_ok(ct_dir_make(known));
-	ct_free(known);
-	ct_free(dir);
-}
-
-/* `nvidia-smi` shows 7 GPUs instead of 8. */
-static void test_row_117_seven_of_eight(void **state)
-{
-	struct ct_facts f = {0};
-	char slot[32];
-
-	(void)state;
-	for (int i = 0; i < 8; i++) {
-		snprintf(slot, sizeof(slot), "0000:%02x:00.0", 16 + i);
-		add_gpu(slot, "0x10de\n", i < 4 ? "0x030000\n" : "0x030200\n", i != 5);
-	}
-	add_gpu("0000:01:00.0", "0x8086\n", "0x020000\n", false); /* a network adapter */
-	add_gpu("0000:02:00.0", "0x10de\n", "0x040300\n", false); /* the sound device of a GPU */
-	ct__collect_gpus(in_tmpdir("sys"), in_tmpdir("proc"), &f);
-	assert_int_equal(f.gpus_pci, 8);
-	assert_int_equal(f.gpus_driver, 7);
-	assert_string_equal(f.lost_slots, "0000:15:00.0");
-}
-
-static void test_xid(void **state)
-{
-	char out[160];
-
-	(void)state;
-	ct__find_xid("4,1,2,-;usb 1-1: new device\n6,2,3,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=9, MMU Fault\n"
-		     "6,3,4,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n6,4,5,-;other\n",
-		     out, sizeof(out));
-	assert_string_equal(out, "Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.");
-	out[0] = '\0';
-	ct__find_xid("6,4,5,-;other\n", out, sizeof(out));
-	assert_string_equal(out, "");
-}
-
-/* Clients that connect and send nothing, such as port scanners, come before the real one. */
-static void test_silent_clients(void **state)
-{
-	static const char nonce[CT_PROBE_NONCE] = "nonce";
-	const struct ct_port_range any = {0};
-	struct ct_link_facts link;
-	ct_probe_listener *l;
-	int silent[2], err;
-
-	(void)state;
-	assert_ok(ct_probe_listen(1, nonce, &any, &l));
-	for (int i = 0; i < 2; i++)
-		assert_ok(ct_net_connect("127.0.0.1", ct_probe_port(l), ct_deadline_in(20 * CT_SEC), &silent[i], &err));
-	ct_probe_connect("127.0.0.1", ct_probe_port(l), 1, nonce, 0, &link);
-	assert_string_equal(link.error, "");
-	assert_true(link.reached);
-	for (int i = 0; i < 2; i++)
-		ct_net_close(&silent[i]);
-	ct_probe_close(l);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_healthy),
 		cmocka_unit_test(test_planted_faults),
+		cmocka_unit_test(test_lost_gpu_of_a_cpu_run),
 		cmocka_unit_test(test_every_check_is_planted),
 		cmocka_unit_test(test_worst_is_the_first_error),
 		cmocka_unit_test(test_facts_as_json),
-		cmocka_unit_test(test_row_117_seven_of_eight),
-		cmocka_unit_test(test_xid),
-		cmocka_unit_test(test_silent_clients),
 	};
 
-	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,22 @@ static void test_unequal_nodes(void **state)
 	check((int[]){0, 4, 6, 9, 10}, cases, CT_ARRAY_LEN(cases));
 }
 
+/* Node 3 leads the job, so it takes part although the number of ranks allows only two nodes. */
+static void test_leader(void **state)
+{
+	int first[] = {0, 1, 2, 3, 4}, got[NODES + 1];
+	const int expected[] = {0, 1, 1, 1, 2};
+	const bool here[] = {true, true, false, true};
+	const struct ct_roll all = {.world = 4, .n_nodes = NODES, .first = first};
+	struct ct_config cfg = {
+		.launch.nodes = NODES, .launch.min_nodes = 2, .launch.node_rank = 3, .batch.global = 32};
+	struct ct_roll out = {.first = got};
+
+	(void)state;
+	assert_int_equal(ct_form_select(&cfg, &all, here, &out), 2);
+	assert_memory_equal(got, expected, sizeof(expected));
+}
+
 static void test_index(void **state)
 {
 	int first[] = {0, 1, 1, 3, 3};
@@ -79,6 +95,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_equal_nodes),
 		cmocka_unit_test(test_unequal_nodes),
+		cmocka_unit_test(test_leader),
 		cmocka_unit_test(test_index),
 	};
 

@@ -26,7 +26,7 @@ static void test_times(void **state)
 		    {"1-00:00:00", 86400},
 		    {"12-03:04:05", 1047845},
 		    {"UNLIMITED", CT_SLURM_NO_LIMIT}};
-	static const char *const bad[] = {"", "INVALID", "NOT_SET", "7", "1-", "1:", "1:2:3:4", "a:00", "1:00 "};
+	static const char *const bad[] = {"", "INVALID", "NOT_SET", "7", "1-", "1:", "1:2:3:4", "a:00", "1:00 ", "1-02:03666666666666666666:04"};
 	int64_t s;
 
 	(void)state;

@@ -33,7 +33,7 @@ void ct__check_devices(const struct ct_facts *n, struct ct_findings *out)
 void ct__check_lost(const struct ct_facts *n, struct ct_findings *out)
 {
 	/* Without a driver, GPUs on the bus are not meant for CUDA. */
-	if (n->gpus_driver <= 0 || n->gpus_driver >= n->gpus_pci)
+	if (strcmp(n->device, "cpu") == 0 || n->gpus_driver <= 0 || n->gpus_driver >= n->gpus_pci)
 		return;
 	struct ct_finding *f = ct_finding_add(out, CT_FINDING_ERROR, CT_DEVICE, n);
 

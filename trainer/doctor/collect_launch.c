@@ -7,16 +7,6 @@
 #include "dist/settings/settings.h"
 #include "trainer/doctor/collect_impl.h"
 
-static int64_t number_of(const char *name, int64_t fallback)
-{
-	const char *text = getenv(name);
-	int64_t v = fallback;
-
-	if (text && ct_parse_i64(text, &v) < 0)
-		ct_error_clear();
-	return v;
-}
-
 static void collect_settings(const char *prefix, struct ct_facts *f)
 {
 	struct ct_settings s;
@@ -48,7 +38,7 @@ void ct__collect_launch(const struct ct_collect_opts *o, struct ct_facts *f)
 	f->slurm_node = -1;
 	if (getenv("SLURM_STEP_ID")) {
 		/* Steps of one node each may be the nodes of a run. */
-		f->slurm_node = number_of("SLURM_STEP_NUM_NODES", 1) > 1 ? number_of("SLURM_NODEID", -1) : -1;
+		f->slurm_node = ct_env_i64("SLURM_STEP_NUM_NODES", 1) > 1 ? ct_env_i64("SLURM_NODEID", -1) : -1;
 		/* "2(x3)" */
 		const char *tasks = getenv("SLURM_STEP_TASKS_PER_NODE");
 		f->tasks_here = tasks ? strtol(tasks, NULL, 10) : 1;

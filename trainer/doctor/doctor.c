@@ -1,11 +1,17 @@
 #define CT_LOG_COMPONENT "doctor"
 #include "trainer/doctor/doctor.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "trainer/doctor/checks_impl.h"
+#include "trainer/doctor/collect_impl.h"
 #include "trainer/doctor/exchange.h"
+#include "trainer/plan/devices.h"
 
 enum ct_status ct_doctor_run(const struct ct_collect_opts *o, struct ct_doctor *out)
 {
@@ -39,6 +45,11 @@ static bool is_of(const struct ct_finding *f, const char *check)
 	return strcmp(f->check, check) == 0;
 }
 
+static void warn(const struct ct_finding *f)
+{
+	CT_WARN("%s [%s]; %s; fix: %s", f->what, f->check, f->why, f->fix);
+}
+
 /* Only a connection shows whether the master address leads to node 0: its name may become known later, its port may be
  * forwarded, and node 0 may be on this host. The launcher finds out. */
 static enum ct_status report_preflight(const struct ct_findings *list)
@@ -52,8 +63,31 @@ static enum ct_status report_preflight(const struct ct_findings *list)
 			return ct_error_hinted(
 				CT_FAIL(f->status, "%s (%s); found by the check %s", f->what, f->why, f->check),
 				"%s; `ctrain doctor` checks all nodes", f->fix);
-		CT_WARN("%s [%s]; %s; fix: %s", f->what, f->check, f->why, f->fix);
+		warn(f);
 	}
+	return CT_OK;
+}
+
+enum ct_status ct_doctor_check_gpus(const struct ct_config *cfg, const struct ct_ranks *ranks)
+{
+	struct ct_findings list = {0};
+	struct ct_plan_devices d;
+	struct ct_facts *f;
+
+	if (ranks->n_nodes > 1 || strcmp(cfg->device, "cpu") == 0 || !ct_file_exists("/proc/driver/nvidia/gpus"))
+		return CT_OK;
+	CT_TRY(ct_plan_devices(cfg, &d));
+	CT_TRY_ALLOC(f = CT_NEW(struct ct_facts));
+	snprintf(f->device, sizeof(f->device), "%s", d.kind);
+	(void)gethostname(f->host, sizeof(f->host) - 1);
+	ct__collect_gpus("/sys", "/proc", f);
+	ct__check_lost(f, &list);
+	for (size_t i = 0; i < list.n; i++) {
+		list.all[i].check = "lost-gpu";
+		warn(&list.all[i]);
+	}
+	ct_findings_release(&list);
+	ct_free(f);
 	return CT_OK;
 }
 

@@ -25,4 +25,7 @@ void ct_doctor_release(struct ct_doctor *d);
  * first error, except for those of the master address: dist/rendezvous/place.h. */
 enum ct_status ct_doctor_preflight(const struct ct_config *cfg, const struct ct_ranks *ranks) CT_MUST_CHECK;
 
+/* Before a run on one node: logs a warning if the driver has lost a GPU. The run uses those that are left. */
+enum ct_status ct_doctor_check_gpus(const struct ct_config *cfg, const struct ct_ranks *ranks) CT_MUST_CHECK;
+
 #endif

@@ -19,6 +19,10 @@ static struct meaning meaning_of(enum ct_status st)
 	case CT_INPROGRESS:
 		return (struct meaning){"An operation has not finished yet. Programs never end with this status.",
 					"If you see it, report a bug."};
+	case CT_DIFFERENT:
+		return (struct meaning){
+			"`ctrain compare` has found that the configs or the weights of two runs differ.",
+			"Nothing, unless they should be equal: the output lists the keys that differ."};
 	case CT_USAGE:
 		return (struct meaning){
 			"The command line or the environment contradicts itself, or has an unknown option.",

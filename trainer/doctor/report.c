@@ -48,6 +48,30 @@ static void add_matrix(const struct ct_cluster *c, struct ct_str *out)
 	}
 }
 
+static size_t count_measured(const struct ct_cluster *c)
+{
+	size_t n = 0;
+
+	for (int i = 0; c->links && i < c->n * c->n; i++)
+		n += c->links[i].tried;
+	return n;
+}
+
+static size_t count_links(const struct ct_cluster *c)
+{
+	return c->links ? (size_t)c->n * (size_t)(c->n - 1) : 0;
+}
+
+/* What the matrix does not show. */
+static void add_links(const struct ct_cluster *c, struct ct_str *out)
+{
+	const size_t measured = count_measured(c), all = count_links(c);
+
+	if (measured < all || c->n > MATRIX_MAX)
+		ct_str_addf(out, "%zu of %zu links between nodes were measured (two for each pair of nodes)%s\n",
+			    measured, all, c->n > MATRIX_MAX ? "; --json lists them" : "");
+}
+
 void ct_doctor_text(const struct ct_doctor *d, struct ct_str *out)
 {
 	const size_t errors = ct_findings_count(&d->findings, CT_FINDING_ERROR), warnings = d->findings.n - errors;
@@ -55,6 +79,7 @@ void ct_doctor_text(const struct ct_doctor *d, struct ct_str *out)
 	for (int i = 0; i < d->cluster.n; i++)
 		add_node(&d->cluster.nodes[i], i, out);
 	add_matrix(&d->cluster, out);
+	add_links(&d->cluster, out);
 	ct_findings_text(&d->findings, out);
 	if (d->findings.n == 0)
 		ct_str_addf(out, "no problems found in %.1f s\n", d->seconds);
@@ -80,5 +105,7 @@ ct_json *ct_doctor_json(const struct ct_doctor *d)
 	ct_json_set_f64(j, "seconds", d->seconds);
 	ct_json_set(j, "nodes", nodes);
 	ct_json_set(j, "links", links);
+	ct_json_set_i64(j, "links_measured", (int64_t)count_measured(&d->cluster));
+	ct_json_set_i64(j, "links_total", (int64_t)count_links(&d->cluster));
 	return j;
 }

@@ -112,16 +112,15 @@ static bool contains(const char *name, const char *part)
 static bool set_by_name(struct ct_import *im, const struct ct_option_word *o)
 {
 	char name[64];
-	const char *key, *value;
+	struct ct_key_hint hint;
 
 	snprintf(name, sizeof(name), "%.*s", (int)o->len, o->name);
 	for (char *p = name; *p; p++)
 		*p = *p == '-' ? '_' : *p;
-	key = ct_config_key_meant(name);
-	if (!key)
+	if (!ct_config_key_meant(name, NULL).key)
 		return false;
-	value = ct__import_value(im, o);
-	ct__import_set(im, key, value ? value : "true");
+	hint = ct_config_key_meant(name, ct__import_value(im, o));
+	ct__import_set(im, hint.key, hint.value ? hint.value : "true");
 	return true;
 }
 

@@ -13,24 +13,47 @@
 #include "base/output.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/launch/launch_env.h"
+#include "trainer/launch/leader.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
+#include "trainer/plan/elastic.h"
 #include "trainer/plan/run_plan.h"
+
+enum ct_status ct__attempts_prepare(const struct ct_config *cfg, const char *run_dir)
+{
+	struct ct_leader leader = {.number = -1};
+	const char *resume = cfg->train.resume;
+	if (ct_plan_is_elastic(cfg))
+		CT_TRY(ct_leader_read(run_dir, &leader, NULL));
+	if (leader.number >= 0 && strcmp(resume, "never") == 0) {
+		CT_WARN("train.resume=never does not apply, because the job has begun; if it has not, delete %s/leader",
+			run_dir);
+		resume = "auto";
+	}
+	return ct_run_dir_prepare(run_dir, resume);
+}
 
 void ct__attempts_init(struct ct_attempts *a, const struct ct_config *cfg, const char *run_dir, int node, int signals)
 {
 	*a = (struct ct_attempts){.cfg = cfg,
-				  .run_dir = node == 0 ? run_dir : NULL,
-				  .follows = run_dir && node != 0 && cfg->launch.restarts > 0,
+				  .run_dir = run_dir,
 				  .signals = signals,
-				  .restarts.budget = (int)cfg->launch.restarts};
-	if (a->run_dir && a->restarts.budget > 0)
-		a->saves_before = ct_checkpoint_newest_save(run_dir);
+				  .restarts.budget = (int)cfg->launch.restarts,
+				  .now.leads = node == 0};
+	if (a->now.leads && run_dir && a->restarts.budget > 0)
+		a->now.saves_before = (int64_t)ct_checkpoint_newest_save(run_dir);
 }
 
 void ct__attempts_release(struct ct_attempts *a)
 {
-	ct_str_release(&a->line);
+	if (a->now.leads && a->now.shared)
+		ct_leader_resign(a->run_dir, a->now.number);
+	ct_str_release(&a->now.line);
+}
+
+bool ct__attempts_follow(const struct ct_attempts *a)
+{
+	return !a->now.leads && a->run_dir && a->restarts.budget > 0;
 }
 
 size_t ct__attempts_env(const struct ct_attempts *a, char **env)
@@ -38,8 +61,10 @@ size_t ct__attempts_env(const struct ct_attempts *a, char **env)
 	if (a->now.number == 0)
 		return 0;
 	env[0] = ct_strfmt("CTRAIN_RESTART=%d", a->now.number);
-	env[1] = ct_strfmt("%s=%" PRIu64, CT_ENV_SAVES_BEFORE, a->saves_before);
-	env[2] = ct_strfmt("%s=%s", CT_ENV_RESTART_LINE, ct_str_text(&a->line));
+	env[1] = ct_strfmt("%s=%" PRId64, CT_ENV_SAVES_BEFORE, a->now.saves_before);
+	if (a->now.line.len == 0) /* this launcher does not know how the last attempt has ended */
+		return 2;
+	env[2] = ct_strfmt("%s=%s", CT_ENV_RESTART_LINE, ct_str_text(&a->now.line));
 	return CT_ATTEMPTS_ENV;
 }
 
@@ -72,8 +97,8 @@ static enum ct_status make_line(struct ct_attempts *a, const struct ct_attempt_e
 	ct_json_set_i64(j, "failed_step", end->step);
 	ct_json_set_str(j, "error", ct_status_name(end->status));
 	ct_json_set_str(j, "message", e.message);
-	ct_str_clear(&a->line);
-	enum ct_status st = ct_json_dump(j, false, &a->line);
+	ct_str_clear(&a->now.line);
+	enum ct_status st = ct_json_dump(j, false, &a->now.line);
 	ct_json_destroy(j);
 	return st;
 }
@@ -105,7 +130,12 @@ static enum ct_status pause_job(struct ct_attempts *a)
 {
 	const struct ct_restarts *r = &a->restarts;
 	ct_run_lock *lock = NULL;
-	CT_TRY(ct_run_dir_lock(a->run_dir, &lock));
+	/* Rank 0 on another node may not have ended yet. The next attempt then waits for the lock. */
+	if (ct_run_dir_lock(a->run_dir, &lock) < 0) {
+		if (!a->now.shared)
+			return ct_error_status();
+		ct_error_clear();
+	}
 	int sig = ct_signals_wait(a->signals, ct_deadline_in(r->delay_ns));
 	ct_run_dir_unlock(lock);
 	if (sig == 0)
@@ -128,7 +158,6 @@ static enum ct_status prepare_next(struct ct_attempts *a, const struct ct_attemp
 			r->budget, (double)r->delay_ns / CT_SEC);
 	(void)record_failure(a->run_dir);
 	ct_error_clear();
-	a->now.number++;
 	return pause_job(a);
 }
 
@@ -138,16 +167,41 @@ static enum ct_status prepare_regroup(struct ct_attempts *a, const struct ct_att
 	CT_TRY(make_line(a, end));
 	ct_output_print(STDERR_FILENO, "ctrain: %s\n", ct_error_message());
 	ct_error_clear();
-	a->now.number++;
 	return CT_OK;
 }
 
-/* Prints how an attempt has ended. The launcher of node 0 decides whether there is another one. */
-static void follow(const struct ct_attempts *a)
+/* Prints how an attempt has ended. The launcher that leads the job decides whether there is another one. Prepares for the case
+ * that this launcher takes its place. */
+static enum ct_status follow(struct ct_attempts *a, const struct ct_attempt_end *end)
 {
-	ct_output_print(STDERR_FILENO, "ctrain: %s\nctrain: waiting until node 0 (%s) starts the job again\n",
-			ct_error_message(), a->cfg->launch.master_addr);
+	a->now.may_lead = end->regroups || ct_restarts_next(&a->restarts, end) == CT_RESTART_AGAIN;
+	CT_TRY(make_line(a, end));
+	ct_output_print(STDERR_FILENO, "ctrain: %s\n", ct_error_message());
+	if (a->now.shared)
+		ct_output_print(STDERR_FILENO,
+				"ctrain: waiting until the launcher on %s starts the job again, or another one does\n",
+				a->now.host);
+	else
+		ct_output_print(STDERR_FILENO, "ctrain: waiting until node 0 (%s) starts the job again\n",
+				a->cfg->launch.master_addr);
 	ct_error_clear();
+	return CT_OK;
+}
+
+/* Returns CT_OK if there is another attempt. */
+static enum ct_status after_attempt(struct ct_attempts *a, enum ct_status st, struct ct_attempt_end *end)
+{
+	if (end->status == CT_OK)
+		end->status = st;
+	a->restarts.used = a->now.used; /* which may be from another launcher */
+	if (ct__attempts_follow(a))
+		st = follow(a, end);
+	else
+		st = end->regroups ? prepare_regroup(a, end) : prepare_next(a, end);
+	a->now.used = a->restarts.used;
+	if (st == CT_OK && a->now.leads && !a->now.shared)
+		a->now.number++;
+	return st;
 }
 
 enum ct_status ct__attempts_run(struct ct_attempts *a, ct_attempt_fn attempt, void *user)
@@ -156,19 +210,13 @@ enum ct_status ct__attempts_run(struct ct_attempts *a, ct_attempt_fn attempt, vo
 		struct ct_attempt_end end = {.rank = -1, .step = -1};
 		enum ct_status st = attempt(user, &end);
 		const bool goes_on = end.regroups || (st != CT_INTERRUPTED && !end.stopped);
-		if (st == CT_OK || (!a->run_dir && !(a->follows && goes_on)))
+		if (st == CT_OK || !a->run_dir || !(a->now.leads || (ct__attempts_follow(a) && goes_on)))
 			return st;
-		if (end.status == CT_OK)
-			end.status = st;
-		if (a->follows) {
-			follow(a);
-			continue;
+		if (goes_on) {
+			st = after_attempt(a, st, &end);
+			a->decided = st < 0 && a->now.leads && a->restarts.budget > 0;
 		}
-		if (end.regroups)
-			st = prepare_regroup(a, &end);
-		else if (goes_on && (st = prepare_next(a, &end)) < 0)
-			a->decided = a->restarts.budget > 0;
 		if (st < 0)
-			return record_failure(a->run_dir);
+			return a->now.leads ? record_failure(a->run_dir) : st;
 	}
 }

@@ -14,13 +14,15 @@
 #define LOOK_NS (50 * CT_MS)
 #define QUIET_NS CT_SEC /* nodes that are started by a script join within this time, and nothing is printed */
 
-static void take_first(const struct ct_roll *all, const bool *here, int n, struct ct_roll *out)
+/* Takes the node that leads the job, and the first ones of the others. */
+static void take_first(const struct ct_roll *all, const bool *here, int leader, int n, struct ct_roll *out)
 {
 	out->n_nodes = all->n_nodes;
 	out->world = 0;
+	n -= here[leader];
 	for (int k = 0; k < all->n_nodes; k++) {
 		out->first[k] = out->world;
-		if (here[k] && n-- > 0)
+		if (here[k] && (k == leader || n-- > 0))
 			out->world += all->first[k + 1] - all->first[k];
 	}
 	out->first[all->n_nodes] = out->world;
@@ -32,7 +34,7 @@ int ct_form_select(const struct ct_config *c, const struct ct_roll *all, const b
 	for (int k = 0; k < all->n_nodes; k++)
 		n += here[k];
 	for (; n >= (int)c->launch.min_nodes; n--) {
-		take_first(all, here, n, out);
+		take_first(all, here, (int)c->launch.node_rank, n, out);
 		if (ct_plan_divides(c, (uint32_t)out->world))
 			return out->world;
 	}
@@ -88,8 +90,10 @@ static int look(const struct ct_config *c, const ct_store_server *server, struct
 	return ct_form_select(c, &x->all, x->here, &x->chosen);
 }
 
-static enum ct_status too_few(const struct ct_config *c, const struct choice *x, double seconds)
+static enum ct_status too_few(const struct ct_config *c, const struct choice *x, int64_t since)
 {
+	const double seconds = ct_seconds_since(since);
+
 	if (x->n_here < (int)c->launch.min_nodes)
 		return ct_error_hinted(
 			CT_FAIL(CT_TIMEOUT, "only %d of at least %lld nodes have joined within %.1f s (launch.nodes)",
@@ -111,10 +115,10 @@ static void print_state(const struct ct_config *c, const struct choice *x, int w
 			(long long)c->launch.min_nodes, (long long)c->launch.nodes, end);
 }
 
-enum ct_status ct_form_wait(const struct ct_config *c, const ct_store_server *server, int signals, struct ct_roll *roll)
+enum ct_status ct_form_wait(const struct ct_config *c, const ct_store_server *server, int signals, int64_t since,
+			    int64_t deadline, struct ct_roll *roll)
 {
-	const int64_t start = ct_now_ns(), decide = start + (int64_t)(c->launch.join_wait * 1e9),
-		      deadline = ct_deadline_in((int64_t)(c->dist.rendezvous_timeout * 1e9));
+	const int64_t start = ct_now_ns(), decide = start + (int64_t)(c->launch.join_wait * 1e9);
 	struct choice x;
 	int world = 0, printed = -1;
 	enum ct_status st = CT_OK;
@@ -136,7 +140,7 @@ enum ct_status ct_form_wait(const struct ct_config *c, const ct_store_server *se
 		}
 	}
 	if (st == CT_OK && world == 0)
-		st = too_few(c, &x, ct_seconds_since(start));
+		st = too_few(c, &x, since);
 	if (st == CT_OK) {
 		roll->world = world;
 		memcpy(roll->first, x.chosen.first, ((size_t)roll->n_nodes + 1) * sizeof(int));

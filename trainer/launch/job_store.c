@@ -16,6 +16,7 @@
 #include "dist/store/failure.h"
 #include "dist/store/net.h"
 #include "trainer/launch/form.h"
+#include "trainer/launch/leader.h"
 #include "trainer/launch/signals.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/elastic.h"
@@ -26,6 +27,9 @@
 #define MEMBERS_NS (500 * CT_MS)
 #define EARLY_SERVE_NS (600 * CT_MS) /* longer than the interval at which clients retry */
 #define EARLY_CONNECT_NS CT_SEC
+#define ALONE_NS (2 * CT_SEC)    /* without enough nodes, after launch.join_wait, until another launcher may lead ... */
+#define HANDOVER_NS (3 * CT_SEC) /* ... within this time */
+#define AGREE_NS (100 * CT_MS)
 
 static enum ct_status stopped_by(int sig)
 {
@@ -121,18 +125,43 @@ static enum ct_status make_roll(const struct ct_config *c, const struct ct_ranks
 	return CT_OK;
 }
 
-/* Node 0 of several: checks that the other nodes will find the store, and selects the nodes that take part. */
-static enum ct_status form(const struct ct_config *c, struct ct_job_store *j, int port, int signals)
+/* Node 0 of several: checks that the other nodes will find the store. */
+static enum ct_status check_place(const struct ct_config *c, const struct ct_job_store *j)
 {
 	struct ct_store_opts opts = j->opts;
 	ct_store *outside;
 	opts.member = CT_STORE_LAUNCHER;
-	CT_TRY(ct_place_check("--master-addr", "node rank 0", c->launch.master_addr, port, &opts, &outside));
+	CT_TRY(ct_place_check("--master-addr", "node rank 0", c->launch.master_addr, j->port, &opts, &outside));
 	ct_store_close(outside);
-	return j->elastic ? ct_form_wait(c, j->server, signals, &j->roll) : CT_OK;
+	return CT_OK;
 }
 
-/* Node 0 of several: publishes the list of nodes, from which the other nodes start. */
+/* If the number of nodes may change: selects the nodes that take part. Too few nodes are there if this host has lost its
+ * network, too. Then *lock is released from time to time so that another launcher can lead the job; it becomes NULL if one
+ * does. run_dir is NULL if there is no lock. */
+static enum ct_status form(const struct ct_config *c, const char *run_dir, int signals, int number, ct_run_lock **lock,
+			   struct ct_job_store *j)
+{
+	const int64_t since = ct_now_ns(), end = ct_deadline_in((int64_t)(c->dist.rendezvous_timeout * 1e9));
+	for (;;) {
+		const int64_t alone = ct_deadline_in((int64_t)(c->launch.join_wait * 1e9) + ALONE_NS);
+		const bool last = !run_dir || number == 0 || alone >= end;
+		enum ct_status st = ct_form_wait(c, j->server, signals, since, last ? end : alone, &j->roll);
+		if (st != CT_TIMEOUT || last)
+			return st;
+		ct_error_clear();
+		ct_run_dir_unlock(*lock);
+		*lock = NULL;
+		int sig = ct_signals_wait(signals, ct_deadline_in(HANDOVER_NS));
+		if (sig != 0)
+			return stopped_by(sig);
+		CT_TRY(ct_leader_lock(run_dir, number, lock));
+		if (!*lock)
+			return CT_OK;
+	}
+}
+
+/* The leader of several nodes: publishes the list of nodes, from which the other nodes start. */
 static enum ct_status publish(const struct ct_job_store *j, int port, const struct ct_rejoin_attempt *attempt)
 {
 	struct ct_store_opts opts = j->opts;
@@ -198,33 +227,34 @@ void ct_job_store_report_early(const struct ct_config *c, const char *run_dir)
 	(void)ct_error_restore(&why);
 }
 
-/* Node 0: starts the store. */
-static enum ct_status serve(const struct ct_config *c, const struct ct_ranks *ranks, const struct ct_secret *secret,
-			    int signals, const struct ct_rejoin_attempt *attempt, struct ct_job_store *j)
+/* Starts the store. If the number of nodes may change, *lock is that of the run directory, and becomes NULL if another
+ * launcher now leads the job. */
+static enum ct_status serve(const struct ct_config *c, const char *run_dir, const struct ct_secret *secret, int signals,
+			    const struct ct_rejoin_attempt *attempt, ct_run_lock **lock, struct ct_job_store *j)
 {
-	const bool several = ranks->n_nodes > 1;
+	const bool several = j->roll.n_nodes > 1;
 	j->opts.max_world = j->roll.first[j->roll.n_nodes];
+	snprintf(j->host, sizeof(j->host), "localhost");
+	if (attempt)
+		ct_run_id_of_attempt(j->opts.run_id, ct_plan_run_id(c, ""), attempt->number);
 	CT_TRY(ct_store_server_start(several ? NULL : j->host, j->port, &j->opts, &j->server));
 	j->port = ct_store_server_port(j->server);
 	if (!several)
 		return CT_OK;
 	if (!attempt || attempt->number == 0)
 		announce(secret, j->port);
-	CT_TRY(form(c, j, j->port, signals));
-	return publish(j, j->port, attempt);
+	if (j->opts.node == 0)
+		CT_TRY(check_place(c, j));
+	const bool locked = *lock != NULL;
+	if (j->elastic)
+		CT_TRY(form(c, locked ? run_dir : NULL, signals, attempt->number, lock, j));
+	return locked && !*lock ? CT_OK : publish(j, j->port, attempt);
 }
 
-/* Other nodes, with launch.restarts: waits for the attempt. */
-static enum ct_status follow(const struct ct_config *c, const struct ct_ranks *ranks, int signals,
-			     struct ct_rejoin_attempt *attempt, struct ct_job_store *j)
+static enum ct_status check_ranks(const struct ct_ranks *ranks, const struct ct_rejoin_attempt *attempt,
+				  const struct ct_roll *roll)
 {
-	const struct ct_rejoin_at at = {j->host, j->port, &j->opts, signals};
-	ct_roll_release(&j->roll);
-	CT_TRY(ct_rejoin_wait(&at, (int64_t)(c->dist.rendezvous_timeout * 1e9), attempt, &j->roll, &j->over));
-	if (j->over)
-		return CT_OK;
-	ct_run_id_of_attempt(j->opts.run_id, ct_plan_run_id(c, ""), attempt->number);
-	const int node = ranks->node, n = j->roll.first[node + 1] - j->roll.first[node];
+	const int n = roll->first[ranks->node + 1] - roll->first[ranks->node];
 	if (n == ranks->local)
 		return CT_OK;
 	return CT_FAIL_HINT(CT_MISMATCH,
@@ -233,13 +263,59 @@ static enum ct_status follow(const struct ct_config *c, const struct ct_ranks *r
 			    attempt->host, n);
 }
 
+/* With launch.restarts: leads the attempt, or waits for one that another launcher leads. */
+static enum ct_status lead_or_follow(const struct ct_config *c, const struct ct_ranks *ranks, const char *run_dir,
+				     int signals, struct ct_rejoin_attempt *attempt, struct ct_job_store *j,
+				     ct_run_lock **lock)
+{
+	struct ct_rejoin_at at = {c->launch.master_addr, port_of(c), &j->opts, signals};
+	struct ct_leader leader;
+	struct ct_roll roll = {0};
+	enum ct_status st;
+	if (run_dir && j->elastic)
+		st = ct_leader_elect(c, run_dir, &at, attempt, &roll, &j->over, &leader, lock);
+	else if (attempt->leads)
+		return CT_OK;
+	else
+		st = ct_rejoin_wait(&at, (int64_t)(c->dist.rendezvous_timeout * 1e9), attempt, &roll, &j->over);
+	snprintf(j->host, sizeof(j->host), "%s", at.host);
+	j->port = at.port;
+	if (st < 0 || j->over || attempt->leads) {
+		ct_roll_release(&roll);
+		if (j->over)
+			ct_roll_release(&j->roll);
+		return st;
+	}
+	ct_roll_release(&j->roll);
+	j->roll = roll;
+	ct_run_id_of_attempt(j->opts.run_id, ct_plan_run_id(c, ""), attempt->number);
+	return check_ranks(ranks, attempt, &roll);
+}
+
+/* The attempt is NULL if there are no restarts. *again: this launcher has led the attempt, but does not any more. */
+static enum ct_status open_store(const struct ct_config *c, const struct ct_ranks *ranks, const char *run_dir,
+				 const struct ct_secret *secret, int signals, struct ct_rejoin_attempt *attempt,
+				 struct ct_job_store *j, bool *again)
+{
+	ct_run_lock *lock = NULL;
+	CT_TRY(make_roll(c, ranks, &j->roll));
+	if (attempt && c->launch.restarts > 0)
+		CT_TRY(lead_or_follow(c, ranks, run_dir, signals, attempt, j, &lock));
+	if (!(attempt ? attempt->leads : ranks->node == 0))
+		return CT_OK;
+	const bool locked = lock != NULL;
+	enum ct_status st = serve(c, run_dir, secret, signals, attempt, &lock, j);
+	*again = st == CT_OK && locked && !lock;
+	ct_run_dir_unlock(lock); /* rank 0 locks the run directory */
+	return st;
+}
+
 enum ct_status ct_job_store_open(const struct ct_config *c, struct ct_ranks *ranks, const char *run_dir, int signals,
 				 struct ct_rejoin_attempt *attempt, struct ct_job_store *out)
 {
 	struct ct_job_store j = {.port = port_of(c)};
-	const char *host = ranks->node == 0 ? "localhost" : c->launch.master_addr;
-	const bool follows = attempt && ranks->node != 0 && c->launch.restarts > 0;
 	struct ct_secret secret;
+	bool again;
 	j.elastic = attempt && ct_plan_is_elastic(c);
 	name_self(c, ranks->n_nodes, ranks->node, &j.opts);
 	/* The number of ranks is not known before the nodes have been selected. */
@@ -250,19 +326,23 @@ enum ct_status ct_job_store_open(const struct ct_config *c, struct ct_ranks *ran
 	}
 	CT_TRY(choose_token(c, ranks, run_dir, signals, &secret));
 	memcpy(j.opts.token, secret.token, sizeof(j.opts.token));
-	if (attempt && !follows)
-		ct_run_id_of_attempt(j.opts.run_id, ct_plan_run_id(c, ""), attempt->number);
-	snprintf(j.host, sizeof(j.host), "%s", host);
-	enum ct_status st = make_roll(c, ranks, &j.roll);
-	if (st == CT_OK && ranks->node == 0)
-		st = serve(c, ranks, &secret, signals, attempt, &j);
-	else if (st == CT_OK && follows)
-		st = follow(c, ranks, signals, attempt, &j);
-	snprintf(j.master, sizeof(j.master), "%.255s port %d", c->launch.master_addr, j.port);
-	bool v6 = strchr(host, ':') && host[0] != '[';
-	snprintf(j.addr, sizeof(j.addr), "%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", j.port);
+	snprintf(j.host, sizeof(j.host), "%s", c->launch.master_addr);
+	const struct ct_job_store fresh = j;
+	enum ct_status st;
+	do {
+		again = false;
+		st = open_store(c, ranks, run_dir, &secret, signals, attempt, &j, &again);
+		if (again) {
+			ct_job_store_close(&j, 0);
+			j = fresh;
+		}
+	} while (again);
+	snprintf(j.master, sizeof(j.master), "%.255s port %d",
+		 strcmp(j.host, "localhost") == 0 ? c->launch.master_addr : j.host, j.port);
+	bool v6 = strchr(j.host, ':') && j.host[0] != '[';
+	snprintf(j.addr, sizeof(j.addr), "%s%s%s:%d", v6 ? "[" : "", j.host, v6 ? "]" : "", j.port);
 	if (st == CT_OK && !j.over)
-		st = watch_store(&j, ranks, host, j.port);
+		st = watch_store(&j, ranks, j.host, j.port);
 	if (st == CT_OK && j.elastic && !j.over) {
 		ranks->world = j.roll.world;
 		ranks->first = j.roll.first[ranks->node];
@@ -277,7 +357,9 @@ enum ct_status ct_job_store_open(const struct ct_config *c, struct ct_ranks *ran
 int ct_job_store_others(const struct ct_job_store *j, bool with_ranks)
 {
 	int n = 0;
-	for (int k = 1; j->server && k < j->roll.n_nodes; k++) {
+	for (int k = 0; j->server && k < j->roll.n_nodes; k++) {
+		if (k == j->opts.node)
+			continue;
 		const bool takes_part = j->roll.first[k + 1] > j->roll.first[k];
 		n += takes_part ? with_ranks && ct_store_server_had_node(j->server, k)
 				: ct_store_server_has_node(j->server, k);
@@ -315,6 +397,50 @@ void ct_job_store_publish_end(const struct ct_job_store *j, int signals, int n_o
 {
 	const struct ct_rejoin_at at = {j->host, j->port, &j->opts, signals};
 	ct_rejoin_publish_end(&at, n_others);
+}
+
+/* *over is true if all ranks have left the run, or if one of them does not respond, which is a failure. */
+static enum ct_status look_at_ranks(const struct ct_config *c, struct ct_job_store *j, bool *over)
+{
+	struct ct_member_state *m;
+	int n, n_left = 0;
+	enum ct_status st = CT_OK;
+	CT_TRY(ct_job_store_members(j, &m, &n));
+	for (int i = 0; i < n && st == CT_OK; i++) {
+		n_left += m[i].rank >= 0 && m[i].left;
+		if (m[i].rank >= 0 && !m[i].left && m[i].beat_age_s > c->dist.timeout)
+			st = CT_FAIL(CT_TIMEOUT,
+				     "rank %d (pid %d on %s) has not responded for %.0f s at the end of the run",
+				     m[i].rank, m[i].pid, m[i].host, m[i].beat_age_s);
+	}
+	*over = st < 0 || n_left >= j->roll.world;
+	ct_free(m);
+	return st;
+}
+
+/* If the number of nodes may change, another launcher takes the place of one that was lost. */
+static bool has_successor(const struct ct_job_store *j, const char *run_dir)
+{
+	struct ct_leader now = {.number = -1};
+	return j->elastic && run_dir && ct_leader_read(run_dir, &now, NULL) == CT_OK && now.number >= 0;
+}
+
+enum ct_status ct_job_store_agree(const struct ct_config *c, const char *run_dir, int signals, struct ct_job_store *j)
+{
+	while (j->watch) {
+		struct ct_failure f;
+		bool gone, over = false;
+		if (ct_job_store_failure(j, &f, &gone))
+			return gone && !has_successor(j, run_dir) ? CT_OK : ct_failure_raise(&f);
+		ct_store *s = ct_store_watch_store(j->watch);
+		enum ct_status st = j->server ? look_at_ranks(c, j, &over) : s ? ct_rejoin_read_end(s, &over) : CT_OK;
+		if (over)
+			return st;
+		ct_error_clear();
+		if (ct_signals_wait(signals, ct_deadline_in(AGREE_NS)) != 0)
+			return CT_OK;
+	}
+	return CT_OK;
 }
 
 void ct_job_store_report(struct ct_job_store *j, const struct ct_failure *f)

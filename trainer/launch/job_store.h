@@ -1,5 +1,6 @@
-/* The launcher's side of the store of a job. The launcher of node 0 runs the store. In runs on several nodes, the
- * launchers of all nodes also connect to it. */
+/* The launcher's side of the store of a job. The launcher of node 0 runs the store, or that of another node that has taken
+ * its place (trainer/launch/leader.h); below, "node 0" is this node. In runs on several nodes, the launchers of all nodes
+ * also connect to it. */
 #ifndef CT_TRAINER_LAUNCH_JOB_STORE_H
 #define CT_TRAINER_LAUNCH_JOB_STORE_H
 
@@ -27,9 +28,10 @@ struct ct_job_store {
  * dist/rendezvous/secret.h describes where the secret comes from. Other nodes wait for the secret for up to
  * dist.rendezvous_timeout. A stop signal ends the wait with CT_INTERRUPTED. run_dir may be NULL.
  *
- * attempt is NULL if there are no restarts. attempt->number is the number of attempts before this one; ranks of earlier attempts are refused. With launch.restarts,
- * the launchers of other nodes than node 0 wait for its store, and set *attempt (trainer/launch/rejoin.h). If the number
- * of nodes may change, node 0 first waits for them (trainer/launch/form.h), and *ranks becomes that of this attempt. */
+ * attempt is NULL if there are no restarts. attempt->number is the number of attempts before this one; ranks of earlier
+ * attempts are refused. With launch.restarts, the launchers of other nodes than node 0 wait for its store, and set *attempt
+ * (trainer/launch/rejoin.h). If the number of nodes may change, the launcher that leads the job (trainer/launch/leader.h)
+ * first waits for them (trainer/launch/form.h), and *ranks becomes that of this attempt. */
 enum ct_status ct_job_store_open(const struct ct_config *cfg, struct ct_ranks *ranks, const char *run_dir, int signals,
 				 struct ct_rejoin_attempt *attempt, struct ct_job_store *out) CT_MUST_CHECK;
 /* For node 0, if the number of nodes may change: returns true if another attempt could have more ranks. */
@@ -37,8 +39,13 @@ bool ct_job_store_can_grow(const struct ct_job_store *j, const struct ct_config 
 /* For node 0: returns the number of other nodes that are connected without ranks in this attempt; if with_ranks is true,
  * also of those with ranks whose launchers have not disappeared. */
 int ct_job_store_others(const struct ct_job_store *j, bool with_ranks);
-/* For node 0: reports the current error, or success, to n_others launchers that are connected without ranks. Keeps the
- * error chain. */
+/* For launch.restarts, after the ranks of this node have ended with success: waits until those of all nodes have. Rank 0 saves
+ * a checkpoint when the others have already left. Node 0 waits until all ranks have left, and the other nodes wait for the
+ * result that it publishes. Returns the failure of a rank, or the result. Returns CT_OK after a stop signal, and if the store
+ * is lost and no other node takes the place of node 0. */
+enum ct_status ct_job_store_agree(const struct ct_config *cfg, const char *run_dir, int signals,
+				  struct ct_job_store *j) CT_MUST_CHECK;
+/* For node 0: reports the current error, or success, to n_others launchers that are connected. Keeps the error chain. */
 void ct_job_store_publish_end(const struct ct_job_store *j, int signals, int n_others);
 /* For node 0, after a failure: serves another store to report the current error to n_others launchers that wait for
  * attempt `number`. Keeps the error chain. */

@@ -19,7 +19,6 @@
 #include "trainer/launch/job_store.h"
 #include "trainer/launch/launch_env.h"
 #include "trainer/launch/limits.h"
-#include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
 #include "trainer/launch/step_board.h"
 #include "trainer/launch/waiting.h"
@@ -99,7 +98,7 @@ static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, 
 		if (!env[k])
 			st = CT_NOMEM;
 	if (st == CT_OK)
-		st = ct__worker_start(&l->workers[i], l->ranks.first + i, argv, env, n, i == 0 && l->ranks.node == 0,
+		st = ct__worker_start(&l->workers[i], l->ranks.first + i, argv, env, n, l->ranks.first + i == 0,
 				      pass_fds, CT_ARRAY_LEN(pass_fds));
 	for (size_t k = 0; k < n; k++)
 		ct_free(env[k]);
@@ -341,6 +340,13 @@ static enum ct_status ended_by_run(struct launcher *l)
 	return CT_MISMATCH;
 }
 
+/* Returns true if any rank would have found the error. Which one found it first then does not matter on a single node. */
+static bool is_common(enum ct_status st)
+{
+	return st == CT_USAGE || st == CT_CONFIG || st == CT_UNSUPPORTED || st == CT_DATA || st == CT_NOT_FOUND ||
+	       st == CT_NUMERIC;
+}
+
 /* Returns the result of the job, with the error message of the first rank that failed. */
 static enum ct_status result(struct launcher *l)
 {
@@ -360,8 +366,9 @@ static enum ct_status result(struct launcher *l)
 	const struct ct_worker *w = &l->workers[l->first_failed];
 	if (w->has_error) {
 		(void)ct_error_restore(&w->error);
-		return l->ranks.world > 1 ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid)
-					  : w->error.status;
+		return l->ranks.world > 1 && !(l->ranks.n_nodes == 1 && is_common(w->error.status))
+			       ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid)
+			       : w->error.status;
 	}
 	return describe_end(l, w);
 }
@@ -384,7 +391,7 @@ static struct ct_attempt_end describe_attempt(struct launcher *l, enum ct_status
 	bool gone;
 	if (ct_job_store_failure(&l->store, &f, &gone) && f.rank >= 0)
 		end.rank = f.rank;
-	else if (l->first_failed >= 0)
+	else if (!gone && l->first_failed >= 0)
 		end.rank = l->workers[l->first_failed].rank;
 	int i = end.rank - l->ranks.first;
 	if (end.rank >= 0 && i >= 0 && i < l->ranks.local) {
@@ -430,20 +437,23 @@ static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 	l->stopping = l->killed = l->run_failed = false;
 	l->stopped_at = 0;
 	l->kill_at = CT_FOREVER;
-	l->grow_at = ct_plan_is_elastic(l->cfg) && l->ranks.node == 0 ? 0 : CT_FOREVER;
 	l->first_failed = -1;
 	ct_step_board_clear(l->steps, l->ranks.local);
-	end->stopped = l->attempts.follows; /* an error before the start of the ranks is final, except on node 0 */
-	CT_TRY(ct_job_store_open(l->cfg, &l->ranks, l->run_dir, l->signals, &l->attempts.now, &l->store));
-	if (l->store.over)
-		return CT_OK;
-	enum ct_status st = (l->workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l->ranks.local)) ? CT_OK : CT_NOMEM;
+	enum ct_status st = ct_job_store_open(l->cfg, &l->ranks, l->run_dir, l->signals, &l->attempts.now, &l->store);
+	/* An error before the start of the ranks is final, except for the launcher that leads the job. */
+	end->stopped = st < 0 && ct__attempts_follow(&l->attempts);
+	if (st < 0 || l->store.over)
+		return st;
+	l->grow_at = ct_plan_is_elastic(l->cfg) && l->attempts.now.leads ? 0 : CT_FOREVER;
+	st = (l->workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l->ranks.local)) ? CT_OK : CT_NOMEM;
 	for (int i = 0; st == CT_OK && i < l->ranks.local; i++)
 		l->workers[i].out.fd = l->workers[i].error_fd = -1;
 	if (st == CT_OK)
 		st = ct_witness_open(&l->witness, l->ranks.local);
 	if (st == CT_OK) {
 		st = run_job(l, l->argv);
+		if (st == CT_OK && l->cfg->launch.restarts > 0)
+			st = ct_job_store_agree(l->cfg, l->run_dir, l->signals, &l->store);
 		*end = describe_attempt(l, st);
 		if (st < 0 && !end->regroups)
 			report_failure(l);
@@ -455,8 +465,9 @@ static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 	l->workers = NULL;
 	if (st == CT_OK)
 		ct_error_clear();
-	if (!end->regroups && (st == CT_OK || st == CT_INTERRUPTED) && ct_job_store_others(&l->store, false) > 0)
-		ct_job_store_publish_end(&l->store, l->signals, ct_job_store_others(&l->store, false));
+	const int n_wait = ct_job_store_others(&l->store, st == CT_OK && l->cfg->launch.restarts > 0);
+	if (!end->regroups && (st == CT_OK || st == CT_INTERRUPTED) && n_wait > 0)
+		ct_job_store_publish_end(&l->store, l->signals, n_wait);
 	l->n_others = ct_job_store_others(&l->store, true);
 	/* Ranks on other nodes may still have to read the result, or to leave. */
 	ct_job_store_close(&l->store,
@@ -471,7 +482,7 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
 	CT_TRY(ct_limits_check(l.ranks.local));
 	if (run_dir && l.ranks.node == 0)
-		CT_TRY(ct_run_dir_prepare(run_dir, cfg->train.resume));
+		CT_TRY(ct__attempts_prepare(cfg, run_dir));
 	CT_TRY(ct_signals_open(true, &l.signals));
 	ct_output_never_wait();
 	CT_TRY_GOTO(ct_clock_share(&l.clock_fd), st, out_signals);

@@ -1,18 +1,17 @@
 #include "trainer/launch/lines.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/output.h"
+#include "base/terminal.h"
 
 #define LONGEST_LINE 65536
 
 void ct_lines_clear_live(void)
 {
-	const char *term = getenv("TERM");
-	if (isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0)
+	if (ct_terminal_is_live(STDERR_FILENO))
 		ct_output_transient(STDERR_FILENO, "\r\033[J", 4);
 }
 

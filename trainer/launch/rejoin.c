@@ -88,8 +88,7 @@ static enum ct_status malformed(void)
 	return CT_FAIL(CT_COMM, "cannot read what node 0 has published about this attempt");
 }
 
-/* If the job has ended, *over is true, and the function returns the result. */
-static enum ct_status read_end(ct_store *s, bool *over)
+enum ct_status ct_rejoin_read_end(ct_store *s, bool *over)
 {
 	struct ct_error e = {0};
 	char *text;
@@ -148,6 +147,7 @@ static enum ct_status take_part(const struct ct_rejoin_at *at, ct_store *s, cons
 	struct ct_failure failure;
 	bool there = false, spare = false;
 	ct_store_owner(s, NULL, &f->now.pid, f->now.host);
+	CT_TRY(ct_store_local_addr(s, f->now.addr, sizeof(f->now.addr)));
 	while (f->sig == 0 && !f->over) {
 		if (!there)
 			CT_TRY(read_attempt(s, &f->now, &f->roll, &there));
@@ -165,7 +165,7 @@ static enum ct_status take_part(const struct ct_rejoin_at *at, ct_store *s, cons
 				"ctrain: the job is running on %d node%s; this node is taken in at a checkpoint, or after a failure\n",
 				ct_form_count(&f->roll), ct_plural(ct_form_count(&f->roll)));
 		spare = there;
-		CT_TRY(read_end(s, &f->over));
+		CT_TRY(ct_rejoin_read_end(s, &f->over));
 		f->sig = ct_signals_wait(at->signals, 0);
 	}
 	return CT_OK;
@@ -194,8 +194,12 @@ enum ct_status ct_rejoin_wait(const struct ct_rejoin_at *at, int64_t timeout_ns,
 		struct found f;
 		enum ct_status st = look(at, last, &f);
 		*over = f.over;
+		if (f.now.addr[0])
+			memcpy(last->addr, f.now.addr, sizeof(last->addr));
 		if (st == CT_OK && f.attempt) {
-			*last = f.now;
+			last->pid = f.now.pid;
+			last->number = f.now.number;
+			memcpy(last->host, f.now.host, sizeof(last->host));
 			*roll = f.roll;
 			return CT_OK;
 		}
@@ -203,7 +207,7 @@ enum ct_status ct_rejoin_wait(const struct ct_rejoin_at *at, int64_t timeout_ns,
 			return st;
 		ct_error_clear();
 		if (f.seen)
-			start = ct_now_ns();
+			last->seen_ns = start = ct_now_ns();
 		else if (ct_now_ns() - start > timeout_ns)
 			break;
 		if (!logged && ct_now_ns() - start > CT_SEC) {

@@ -157,7 +157,7 @@ static enum ct_status lock_file(ct_run_lock *l, const char *run_dir, int64_t dea
 	if (same_job && h.restart < l->job.restart)
 		return take_over(l, run_dir, &h);
 	if (ct_fd_lock(l->fd, deadline, &taken) < 0)
-		return ct_error_wrap("can't lock %s", l->path);
+		return ct_error_wrap("cannot lock %s", l->path);
 	if (!taken)
 		return fail_in_use(l, run_dir);
 	write_holder(l, l->saves_before >= 0 ? l->saves_before : (int64_t)ct_checkpoint_newest_save(run_dir));
@@ -205,6 +205,18 @@ int64_t ct_run_lock_saves_before(const ct_run_lock *l)
 enum ct_status ct_run_lock_check(const ct_run_lock *l)
 {
 	return ct_file_still_at(l->fd, l->path);
+}
+
+bool ct_run_dir_in_use(const char *run_dir)
+{
+	char *path = ct_path_join(run_dir, "lock");
+	const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+	const bool used = fd >= 0 && ct_fd_is_locked(fd);
+
+	if (fd >= 0)
+		close(fd);
+	ct_free(path);
+	return used;
 }
 
 void ct_run_dir_unlock(ct_run_lock *l)

@@ -13,7 +13,7 @@
 struct ct_step_count {
 	_Alignas(64) _Atomic uint64_t begun;
 	_Atomic bool
-		regroup; /* set by the launcher, for rank 0: stop at the next checkpoint, because more nodes can take part */
+		regroup; /* set by the launcher, for its first rank: stop at the next checkpoint, because more nodes can take part */
 	_Atomic bool regrouped; /* set by the rank: it has stopped for this reason */
 };
 

@@ -114,14 +114,14 @@ static void begin_reports(ct_store_watch_thread *w, ct_store *s)
 		send_report(s, &f);
 }
 
-/* Which of several names and networks leads to node 0 is often the question when a run is slow or does not start. */
+/* Which of several names and networks leads to the store is often the question when a run is slow or does not start. */
 static void log_path(const ct_store_watch_thread *w, const ct_store *s)
 {
 	char path[400];
-	if (w->opts.node == 0)
+	if (strcmp(w->host, "localhost") == 0)
 		return;
 	ct_store_describe(s, path, sizeof(path));
-	CT_INFO("node %d has reached node 0 at %s", w->opts.node, path);
+	CT_INFO("node %d has reached the store at %s", w->opts.node, path);
 }
 
 static void *run(void *arg)

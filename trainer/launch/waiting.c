@@ -1,14 +1,13 @@
 #include "trainer/launch/waiting.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/output.h"
+#include "base/terminal.h"
 #include "trainer/launch/workers_impl.h"
 
 #define LOOK_NS (500 * CT_MS)
@@ -18,10 +17,8 @@
 
 void ct_waiting_begin(struct ct_waiting *w, const struct ct_job_store *j, const struct ct_config *cfg)
 {
-	const char *term = getenv("TERM");
-
 	*w = (struct ct_waiting){.done = !j->watch || j->roll.n_nodes < 2, .limit_s = cfg->dist.rendezvous_timeout};
-	w->live = isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+	w->live = ct_terminal_is_live(STDERR_FILENO);
 	w->start_ns = ct_now_ns();
 	w->look_at_ns = w->start_ns + LOOK_NS;
 	w->print_at_ns = w->start_ns + FIRST_NS;
@@ -36,9 +33,8 @@ int64_t ct_waiting_due(const struct ct_waiting *w)
 /* The first column is where the next output begins, so the line needs no line feed. */
 static void draw(struct ct_waiting *w, const char *text)
 {
-	struct winsize size = {0};
 	struct ct_str line = {0};
-	int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+	int columns = ct_terminal_columns(STDERR_FILENO, 80) - 1;
 
 	ct_str_addf(&line, "\r\033[J%.*s\r", columns, text);
 	ct_output_transient(STDERR_FILENO, ct_str_text(&line), line.len);

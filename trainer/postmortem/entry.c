@@ -21,7 +21,8 @@ char *ct_postmortem_stacks_path(const char *run_dir, int rank)
 	return ct_strfmt("%s/log/" STACKS_NAME, run_dir, rank);
 }
 
-int ct_postmortem_stacks_rank(const char *name)
+/* Returns the rank to which a file of this name belongs, or -1 if it is not such a file. */
+static int stacks_rank(const char *name)
 {
 	char same[32];
 	int rank;
@@ -32,27 +33,47 @@ int ct_postmortem_stacks_rank(const char *name)
 	return strcmp(name, same) == 0 ? rank : -1;
 }
 
-enum ct_status ct_postmortem_remove_stacks(const char *run_dir, int world)
+enum ct_status ct_postmortem_stacks_ranks(const char *run_dir, int **ranks, size_t *n)
 {
 	char **names, *log;
-	size_t n;
+	size_t n_names;
 	enum ct_status st;
 
 	CT_TRY_ALLOC(log = ct_path_join(run_dir, "log"));
-	st = ct_dir_list(log, &names, &n);
+	st = ct_dir_list(log, &names, &n_names);
 	ct_free(log);
 	CT_TRY(st);
+	*n = 0;
+	*ranks = CT_NEW_ARRAY(int, n_names + 1);
+	for (size_t i = 0; *ranks && i < n_names; i++) {
+		const int rank = stacks_rank(names[i]);
+
+		if (rank >= 0)
+			(*ranks)[(*n)++] = rank;
+	}
+	ct_dir_list_free(names, n_names);
+	return *ranks ? CT_OK : CT_NOMEM;
+}
+
+enum ct_status ct_postmortem_remove_stacks(const char *run_dir, int world)
+{
+	int *ranks;
+	size_t n;
+	enum ct_status st = CT_OK;
+
+	CT_TRY(ct_postmortem_stacks_ranks(run_dir, &ranks, &n));
 	for (size_t i = 0; i < n && st == CT_OK; i++) {
-		const int rank = ct_postmortem_stacks_rank(names[i]);
-		char *path = rank >= world ? ct_postmortem_stacks_path(run_dir, rank) : NULL;
+		if (ranks[i] < world)
+			continue;
+		char *path = ct_postmortem_stacks_path(run_dir, ranks[i]);
 
 		if (path)
 			(void)unlink(path);
-		else if (rank >= world)
+		else
 			st = CT_NOMEM;
 		ct_free(path);
 	}
-	ct_dir_list_free(names, n);
+	ct_free(ranks);
 	return st;
 }
 

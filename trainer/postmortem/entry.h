@@ -19,8 +19,8 @@ struct ct_rank_end {
 /* Returns the path of the file in which the signal handlers of a rank write its backtraces (base/stacks.h); the caller owns
  * it. NULL if there is not enough memory. */
 char *ct_postmortem_stacks_path(const char *run_dir, int rank);
-/* Returns the rank to which a file of this name belongs, or -1 if it is not such a file. */
-int ct_postmortem_stacks_rank(const char *name);
+/* Lists the ranks that have such files. The caller owns *ranks (ct_free). */
+enum ct_status ct_postmortem_stacks_ranks(const char *run_dir, int **ranks, size_t *n) CT_MUST_CHECK;
 /* Removes the backtraces that an earlier attempt with more than `world` ranks has left. */
 enum ct_status ct_postmortem_remove_stacks(const char *run_dir, int world) CT_MUST_CHECK;
 /* Makes the entry from how the rank ended, its black box (NULL: there is none) and its backtraces, if there are any.

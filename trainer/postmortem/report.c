@@ -202,23 +202,17 @@ enum ct_status ct_postmortem_add(const char *run_dir, const struct ct_postmortem
 /* Makes an entry for each file of backtraces whose rank has none. */
 static enum ct_status adopt_stacks(const char *run_dir, ct_json *ranks)
 {
-	char **names, *log;
+	int *with_stacks;
 	size_t n;
-	enum ct_status st;
 
-	CT_TRY_ALLOC(log = ct_path_join(run_dir, "log"));
-	st = ct_dir_list(log, &names, &n);
-	ct_free(log);
-	CT_TRY(st);
+	CT_TRY(ct_postmortem_stacks_ranks(run_dir, &with_stacks, &n));
 	for (size_t i = 0; i < n; i++) {
-		const int rank = ct_postmortem_stacks_rank(names[i]);
+		const struct ct_rank_end end = {.rank = with_stacks[i], .host = "", .wait_status = -1};
 
-		if (rank < 0 || find(ranks, rank))
-			continue;
-		const struct ct_rank_end end = {.rank = rank, .host = "", .wait_status = -1};
-		ct_json_push(ranks, ct_postmortem_entry(run_dir, &end, NULL));
+		if (!find(ranks, end.rank))
+			ct_json_push(ranks, ct_postmortem_entry(run_dir, &end, NULL));
 	}
-	ct_dir_list_free(names, n);
+	ct_free(with_stacks);
 	return CT_OK;
 }
 

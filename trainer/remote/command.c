@@ -58,6 +58,8 @@ static enum ct_status add_shell_command(const struct ct_remote_opts *o, int k, s
 		ct_str_add_shell(out, set);
 		ct_free(set);
 	}
+	if (o->verbose)
+		ct_str_add(out, " --verbose");
 	add_place(o, k, out);
 	return ct_str_status(out);
 }

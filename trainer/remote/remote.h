@@ -12,6 +12,7 @@ struct ct_remote_opts {
 	const struct ct_config *cfg;
 	const struct ct_config_set *sets; /* [n_sets] */
 	size_t n_sets;
+	bool verbose; /* --verbose */
 };
 
 /* Starts ctrain on each host in the directory with the name of the current one, with the variables CTRAIN_*, NCCL_* and

@@ -12,15 +12,13 @@
 #include "base/subprocess.h"
 
 #define REQUEST_NS (20 * CT_SEC) /* a busy controller may answer late */
+#define MAX_PART 1000000000      /* of a time in days, hours, minutes or seconds */
 #define LIMIT_NS (5 * CT_SEC)    /* asked again later; the end of a run may have to wait for the answer */
 
 static int64_t env_number(const char *name)
 {
-	const char *text = getenv(name);
-	int64_t v = 0;
+	const int64_t v = ct_env_i64(name, 0);
 
-	if (text && ct_parse_i64(text, &v) < 0)
-		ct_error_clear();
 	return v > 0 ? v : 0;
 }
 
@@ -82,6 +80,7 @@ bool ct_slurm_field(const char *line, const char *name, char *out, size_t len)
 enum ct_status ct_slurm_parse_time(const char *text, int64_t *seconds)
 {
 	int64_t part[4] = {0}, days = 0;
+	bool too_large = false;
 	int n = 0;
 	const char *p = text;
 
@@ -93,6 +92,7 @@ enum ct_status ct_slurm_parse_time(const char *text, int64_t *seconds)
 		char *end;
 
 		part[n] = strtoll(p, &end, 10);
+		too_large |= part[n] > MAX_PART;
 		more = *end == '-' || *end == ':';
 		if (*end == '-' && n == 0 && days == 0) {
 			days = part[0];
@@ -100,7 +100,7 @@ enum ct_status ct_slurm_parse_time(const char *text, int64_t *seconds)
 		}
 		p = end + more;
 	}
-	if (n < 2 || n > 3 || *p)
+	if (n < 2 || n > 3 || *p || too_large)
 		return CT_FAIL(CT_DATA, "\"%.40s\" is not a time limit", text);
 	*seconds = n == 2 ? part[0] * 60 + part[1] : (days * 24 + part[0]) * 3600 + part[1] * 60 + part[2];
 	return CT_OK;
