@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "trainer/checkpoint/safetensors_impl.h"
+#include "infer/safetensors_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "infer/safetensors.h"
 #include "tests/nn/on_host.h"
 #include "tests/trainer/ckpt_fixture.h"
-#include "trainer/checkpoint/safetensors.h"
 
 static struct fixture fx;
 
@@ -54,6 +54,12 @@ static const struct ct_train_state odd_state = {
 	.bucket_bytes = 8 << 20,
 	.seed = INT64_MIN,
 	.finished = true,
+	.lr_scale = 0.1,
+	.plateau_best = INFINITY,
+	.plateau_n_since = 5,
+	.plateau_cooldown = 6,
+	.early_best = 1.0 / 3,
+	.early_n_since = 7,
 	.config_digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 	.graph_digest = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
 };
@@ -93,6 +99,8 @@ static void test_round_trip(void **state)
 		assert_true(out.skipped_updates == in.skipped_updates && out.bucket_bytes == in.bucket_bytes);
 		assert_true(in.optim_steps == out.optim_steps && in.images == out.images && in.seed == out.seed);
 		assert_true(out.finished && out.world == 4 && out.global_batch == 256 && out.best_step == 3);
+		assert_true(out.lr_scale == 0.1 && isinf(out.plateau_best) && same_bits(in.early_best, out.early_best));
+		assert_true(out.plateau_n_since == 5 && out.plateau_cooldown == 6 && out.early_n_since == 7);
 		assert_string_equal(in.config_digest, out.config_digest);
 		assert_string_equal("", out.data_digest);
 		fixture_set_step(&fx, 13);

@@ -6,10 +6,10 @@
 
 #include <cmocka.h>
 
+#include "infer/safetensors.h"
 #include "tests/nn/on_host.h"
 #include "tests/trainer/ckpt_fixture.h"
 #include "trainer/checkpoint/model_weights.h"
-#include "trainer/checkpoint/safetensors.h"
 
 #define MAX_TENSORS 32
 

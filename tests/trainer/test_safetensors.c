@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/sha256.h"
+#include "infer/safetensors_impl.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/checkpoint/safetensors_impl.h"
 
 static enum ct_status fill(void *user, int i, float *out)
 {

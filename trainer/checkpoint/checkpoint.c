@@ -15,8 +15,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "infer/description.h"
 #include "trainer/checkpoint/checkpoint_files.h"
-#include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/snapshot_impl.h"
 
 /* The tensors of one safetensors file that is to be written. */
@@ -24,6 +24,7 @@ struct tensor_list {
 	const ct_net *net;
 	const ct_graph *graph;
 	const char *failpoint;
+	const char *description; /* NULL: none */
 	int n;
 	struct ct_tensor_desc *desc; /* names owned */
 	struct origin {
@@ -111,7 +112,13 @@ static enum ct_status fill(void *user, int i, float *out)
 
 static enum ct_status write_list(struct tensor_list *l, const char *folder, const char *name, struct ct_ckpt_file *out)
 {
-	static const char *const metadata[] = {"format", "pt", "producer", "ctrain " CTRAIN_VERSION, NULL};
+	const char *const metadata[] = {"format",
+					"pt",
+					"producer",
+					"ctrain " CTRAIN_VERSION,
+					l->description ? CT_DESCRIPTION_KEY : NULL,
+					l->description,
+					NULL};
 	enum ct_status st;
 	char *path;
 
@@ -127,7 +134,10 @@ static enum ct_status write_list(struct tensor_list *l, const char *folder, cons
 static enum ct_status write_groups(const char *folder, const struct ct_snapshot *snap, int first, int end,
 				   const char *name, const char *failpoint, struct ct_ckpt_file *out)
 {
-	struct tensor_list l = {.net = snap->net, .graph = snap->graph, .failpoint = failpoint};
+	struct tensor_list l = {.net = snap->net,
+				.graph = snap->graph,
+				.failpoint = failpoint,
+				.description = snap->description};
 	enum ct_status st = CT_OK;
 
 	for (int i = first; i < end; i++)

@@ -34,6 +34,9 @@ struct ct_train_state {
 	double loss_scale;
 	uint32_t loss_scale_steps; /* number of updates since the scale last changed */
 	uint64_t skipped_updates;  /* included in optim_steps */
+	/* schedule.name=plateau (struct ct_plateau) and train.early_stop; n_since as there */
+	double lr_scale, plateau_best, early_best;
+	uint32_t plateau_n_since, plateau_cooldown, early_n_since;
 	char config_digest[65], data_digest[65], graph_digest[65];
 };
 
@@ -54,6 +57,7 @@ struct ct_checkpoint_source {
 	const struct ct_train_state *state;
 	const char *
 		config_lines; /* from ct_config_lines; stored in state.json, so that a resume can name keys that differ */
+	const char *description; /* of the model (infer/description.h), for the metadata of the files; borrowed until the save is done; NULL: none */
 	const struct ct_checkpoint_guard *guard; /* borrowed until the save is done; may be NULL */
 	int threads;                             /* number of threads that copy the tensors to host memory; 0: one */
 };

@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "infer/safetensors.h"
 #include "trainer/checkpoint/checkpoint_files.h"
-#include "trainer/checkpoint/safetensors.h"
 
 #define CHUNK_BYTES ((size_t)256 << 10)
 #define STALE_LINK_SECONDS 60

@@ -1,6 +1,7 @@
 #define CT_LOG_COMPONENT "weights"
 #include "trainer/checkpoint/model_weights.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -36,7 +37,7 @@ static const char *common_prefix(const ct_safetensors *s)
 static enum ct_status refuse(const struct ct_weights_file *from, const ct_graph *g, const struct ct_tensor_match *m,
 			     enum ct_weights_how how)
 {
-	const int head = ct__tensor_head(g);
+	const int head = ct_graph_head(g);
 	struct ct_str text = {0};
 	enum ct_status st;
 
@@ -59,19 +60,26 @@ static enum ct_status refuse(const struct ct_weights_file *from, const ct_graph 
 	return st;
 }
 
-/* Warns about tensors that start from random values, because the file of another model may match in a single bias only. */
-static void report(const struct ct_weights_file *from, const struct ct_tensor_match *m)
+/* Describes what was loaded. The file of another model may match in a single bias only. */
+static void report(const struct ct_weights_file *from, const struct ct_tensor_match *m, struct ct_weights_report *out)
 {
 	const char *what = from->averages ? " (the EMA weights)" : "";
 	struct ct_str text = {0};
 
+	out->doubtful = m->loaded < m->n && !m->head_only;
 	ct__tensor_match_describe(m, &text);
 	if (m->loaded < m->n)
-		CT_WARN("only %d of the model's %d tensors were loaded from %s%s; the other %d start from random values. %s",
-			m->loaded, m->n, from->path, what, m->n - m->loaded, ct_str_text(&text));
+		snprintf(out->text, sizeof(out->text),
+			 "%s%d of the model's %d tensors were loaded from %s%s; the other %d start from random values. %s",
+			 out->doubtful ? "only " : "", m->loaded, m->n, from->path, what, m->n - m->loaded,
+			 ct_str_text(&text));
 	else
-		CT_INFO("all of the model's %d tensors were loaded from %s%s%s%s", m->n, from->path, what,
-			text.len ? "; " : "", ct_str_text(&text));
+		snprintf(out->text, sizeof(out->text), "all of the model's %d tensors were loaded from %s%s%s%s", m->n,
+			 from->path, what, text.len ? "; " : "", ct_str_text(&text));
+	if (out->doubtful)
+		CT_WARN("%s", out->text);
+	else
+		CT_INFO("%s", out->text);
 	ct_str_release(&text);
 }
 
@@ -85,13 +93,17 @@ static enum ct_status load(const struct ct_weights_file *from, const ct_graph *g
 	group.prefix = from->prefix;
 	group.has_buffers = true;
 	CT_TRY(ct__tensor_match(from->tensors, g, &group, 1, (struct ct_tensor_policy){.others_allowed = true}, &m));
-	*out = (struct ct_weights_report){m.n, m.loaded, m.missing.n, m.misshaped.n, m.extra.n};
+	*out = (struct ct_weights_report){.n = m.n,
+					  .loaded = m.loaded,
+					  .missing = m.missing.n,
+					  .misshaped = m.misshaped.n,
+					  .extra = m.extra.n};
 	if (m.loaded == 0 || (how != CT_WEIGHTS_FITTING && !ct__tensor_match_is_exact(&m)))
 		st = refuse(from, g, &m, how);
 	else
 		st = ct__tensor_match_import(&m, from->tensors, g, net, &group, 1);
 	if (st == CT_OK && how != CT_WEIGHTS_WHOLE)
-		report(from, &m);
+		report(from, &m, out);
 	ct__tensor_match_release(&m);
 	return st;
 }
@@ -194,14 +206,15 @@ enum ct_status ct_model_weights_load(const char *path, ct_net *net, enum ct_weig
 	return st;
 }
 
-enum ct_status ct_model_weights_load_whole(const char *path, struct ct_whole *w, enum ct_weights_how how)
+enum ct_status ct_model_weights_load_whole(const char *path, struct ct_whole *w, enum ct_weights_how how,
+					   struct ct_weights_report *out)
 {
-	struct ct_weights_report report;
+	struct ct_weights_report unused;
 	struct ct_weights_file file;
 	enum ct_status st;
 
 	CT_TRY(ct_weights_open(path, &file));
-	st = load(&file, w->graph, NULL, (struct ct_tensor_group){.whole = &w->groups[0]}, how, &report);
+	st = load(&file, w->graph, NULL, (struct ct_tensor_group){.whole = &w->groups[0]}, how, out ? out : &unused);
 	ct_weights_close(&file);
 	return st;
 }
@@ -209,7 +222,7 @@ enum ct_status ct_model_weights_load_whole(const char *path, struct ct_whole *w,
 /* Returns the name of the weight of the model's head. */
 static const char *head_weight(const ct_graph *g)
 {
-	int head = ct__tensor_head(g);
+	int head = ct_graph_head(g);
 
 	for (int i = 0; i < ct_graph_n_params(g); i++) {
 		const struct ct_param *p = ct_graph_param(g, i);

@@ -86,6 +86,7 @@ enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct 
 	snap->graph = src->whole ? src->whole->graph : ct_net_graph(src->net);
 	snap->state = *src->state;
 	snap->guard = src->guard;
+	snap->description = src->description;
 	snap->start_ns = ct_now_ns();
 	snap->n_groups = 0;
 	ct_free(snap->config_lines);

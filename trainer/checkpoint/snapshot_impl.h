@@ -24,6 +24,7 @@ struct ct_snapshot {
 	int n_groups;
 	struct ct_train_state state;
 	char *config_lines;
+	const char *description;                 /* borrowed; NULL: none */
 	int64_t start_ns;                        /* time of the snapshot */
 	const struct ct_checkpoint_guard *guard; /* borrowed; NULL: none */
 };

@@ -63,6 +63,12 @@ static const struct field {
 	FIELD(loss_scale_steps, FIELD_LATER_U32),
 	FIELD(skipped_updates, FIELD_LATER_U64),
 	FIELD(bucket_bytes, FIELD_LATER_U64),
+	FIELD(lr_scale, FIELD_LATER_F64),
+	FIELD(plateau_best, FIELD_LATER_F64),
+	FIELD(plateau_n_since, FIELD_LATER_U32),
+	FIELD(plateau_cooldown, FIELD_LATER_U32),
+	FIELD(early_best, FIELD_LATER_F64),
+	FIELD(early_n_since, FIELD_LATER_U32),
 #undef FIELD
 };
 

@@ -45,15 +45,6 @@ int ct__tensor_find(const ct_safetensors *s, const char *prefix, const char *nam
 	return ct_safetensors_find(s, full);
 }
 
-int ct__tensor_head(const ct_graph *g)
-{
-	int head = -1;
-
-	for (int i = 0; i < ct_graph_n_params(g); i++)
-		head = ct_graph_param(g, i)->node > head ? ct_graph_param(g, i)->node : head;
-	return head;
-}
-
 static void add_shape(struct ct_str *b, const struct ct_tensor_desc *t)
 {
 	ct_str_add(b, "[");
@@ -100,7 +91,7 @@ static bool fits(const ct_safetensors *s, int at, const char *prefix, const stru
 static void match_group(const ct_safetensors *s, const ct_graph *g, const struct ct_tensor_group *group, int first,
 			struct ct_tensor_match *m)
 {
-	const int head = ct__tensor_head(g);
+	const int head = ct_graph_head(g);
 
 	for (int i = 0; i < n_tensors(g, group); i++) {
 		const struct ct_param *p = nth(g, i);

@@ -4,8 +4,8 @@
 #define CT_TRAINER_CHECKPOINT_TENSOR_MATCH_IMPL_H
 
 #include "base/mem.h"
+#include "infer/safetensors.h"
 #include "nn/engine.h"
-#include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/whole.h"
 
 /* A group of tensors. The name of each tensor in the file is the prefix of the group followed by its name in the
@@ -57,7 +57,5 @@ enum ct_status ct__tensor_match_import(const struct ct_tensor_match *m, const ct
 
 /* Returns the index of the tensor in the file whose name is `prefix` followed by `name`, or -1 if there is none. */
 int ct__tensor_find(const ct_safetensors *s, const char *prefix, const char *name);
-/* Returns the node of the model's last layer with a weight, which is the classifier, or -1 if there is none. */
-int ct__tensor_head(const ct_graph *g);
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "trainer/checkpoint/safetensors_impl.h"
+#include "infer/safetensors_impl.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are moved without swapping bytes");
 

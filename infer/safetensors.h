@@ -3,9 +3,9 @@
  * tensors are written. F32, F64, BF16, F16 and I64 are read and converted to fp32. Other element types are listed, but
  * cannot be read. Every offset, length and name is checked against the file before it is used. The tensors may be in
  * any order, but must cover the data completely and without overlap. Limits: a header of 16 MiB, 65,536 tensors, 8
- * dimensions, and names of 1,024 bytes. Only one thread at a time may use a ct_safetensors object. */
-#ifndef CT_TRAINER_CHECKPOINT_SAFETENSORS_H
-#define CT_TRAINER_CHECKPOINT_SAFETENSORS_H
+ * dimensions, and names of 1,024 bytes. Several threads may read from the same ct_safetensors object. */
+#ifndef CT_INFER_SAFETENSORS_H
+#define CT_INFER_SAFETENSORS_H
 
 #include <stdint.h>
 
@@ -39,6 +39,9 @@ typedef struct ct_safetensors ct_safetensors;
 /* Opens a file and checks its header. Fails with CT_DATA; the message names the file and the error. Tensors are
  * numbered in the order in which their data is stored. */
 enum ct_status ct_safetensors_open(const char *path, ct_safetensors **out) CT_MUST_CHECK;
+/* Does the same for the contents of a file, bytes [n], which are borrowed until the close. */
+enum ct_status ct_safetensors_open_memory(const void *bytes, size_t n, const char *where,
+					  ct_safetensors **out) CT_MUST_CHECK;
 void ct_safetensors_close(ct_safetensors *s);
 int ct_safetensors_count(const ct_safetensors *s);
 /* Returns the description of tensor i in *out. Its name is borrowed, and out->data is NULL. *dtype is the name of the

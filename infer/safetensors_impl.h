@@ -1,9 +1,9 @@
 /* The parsed header of a safetensors file, which safetensors_header.c fills and safetensors.c uses. */
-#ifndef CT_TRAINER_CHECKPOINT_SAFETENSORS_IMPL_H
-#define CT_TRAINER_CHECKPOINT_SAFETENSORS_IMPL_H
+#ifndef CT_INFER_SAFETENSORS_IMPL_H
+#define CT_INFER_SAFETENSORS_IMPL_H
 
 #include "base/json.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "infer/safetensors.h"
 
 #define CT_ST_MAX_HEADER ((uint64_t)16 << 20)
 #define CT_ST_MAX_TENSORS 65536

@@ -1,5 +1,5 @@
 /* Reads safetensors files. safetensors_write.c writes them. */
-#include "trainer/checkpoint/safetensors.h"
+#include "infer/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,13 +8,15 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "trainer/checkpoint/safetensors_impl.h"
+#include "infer/safetensors_impl.h"
 
 #define CHUNK_BYTES ((size_t)64 << 10)
 
 struct ct_safetensors {
 	char *path;
-	int fd;
+	int fd;               /* -1: in memory */
+	const uint8_t *bytes; /* [n_bytes] borrowed; NULL: in a file */
+	uint64_t n_bytes;
 	uint64_t data_at; /* bytes from the start of the file */
 	struct ct_st_header header;
 };
@@ -28,57 +30,78 @@ size_t ct_tensor_n(const struct ct_tensor_desc *d)
 	return n;
 }
 
-static enum ct_status open_file(const char *path, int *fd, uint64_t *bytes)
+static enum ct_status open_file(ct_safetensors *s)
 {
 	struct stat sb;
 
-	CT_TRY(ct_file_open(path, CT_FILE_READ, fd));
-	if (fstat(*fd, &sb) != 0)
-		return CT_FAIL(CT_IO, "cannot stat %s: %m", path);
-	if (sb.st_size < 8)
-		return CT_FAIL(CT_DATA, "%s is not a safetensors file: it has only %lld bytes", path,
-			       (long long)sb.st_size);
-	*bytes = (uint64_t)sb.st_size;
+	CT_TRY(ct_file_open(s->path, CT_FILE_READ, &s->fd));
+	if (fstat(s->fd, &sb) != 0)
+		return CT_FAIL(CT_IO, "cannot stat %s: %m", s->path);
+	s->n_bytes = (uint64_t)sb.st_size;
 	return CT_OK;
 }
 
-static enum ct_status read_header(ct_safetensors *s, uint64_t file_bytes)
+static enum ct_status read_at(const ct_safetensors *s, void *out, size_t n, uint64_t at)
+{
+	if (!s->bytes)
+		return ct_fd_read_at(s->fd, out, n, at, s->path);
+	CT_ASSERT(at <= s->n_bytes && n <= s->n_bytes - at);
+	memcpy(out, s->bytes + at, n);
+	return CT_OK;
+}
+
+static enum ct_status read_header(ct_safetensors *s)
 {
 	enum ct_status st;
 	uint8_t first[8];
 	size_t len;
 	char *text;
 
-	CT_TRY(ct_fd_read_at(s->fd, first, sizeof(first), 0, s->path));
-	CT_TRY(ct__st_header_len(first, file_bytes, s->path, &len));
+	if (s->n_bytes < sizeof(first))
+		return CT_FAIL(CT_DATA, "%s is not a safetensors file: it has only %llu bytes", s->path,
+			       (unsigned long long)s->n_bytes);
+	CT_TRY(read_at(s, first, sizeof(first), 0));
+	CT_TRY(ct__st_header_len(first, s->n_bytes, s->path, &len));
 	CT_TRY_ALLOC(text = ct_realloc(NULL, len + 1, 1));
-	CT_TRY_GOTO(ct_fd_read_at(s->fd, text, len, 8, s->path), st, out);
+	CT_TRY_GOTO(read_at(s, text, len, 8), st, out);
 	s->data_at = 8 + len;
-	CT_TRY_GOTO(ct__st_header_parse(text, len, file_bytes - s->data_at, s->path, &s->header), st, out);
+	CT_TRY_GOTO(ct__st_header_parse(text, len, s->n_bytes - s->data_at, s->path, &s->header), st, out);
 out:
 	ct_free(text);
 	return st;
 }
 
-enum ct_status ct_safetensors_open(const char *path, ct_safetensors **out)
+static enum ct_status open_safetensors(const char *path, const void *bytes, size_t n, ct_safetensors **out)
 {
 	enum ct_status st = CT_NOMEM;
-	uint64_t bytes = 0;
 	ct_safetensors *s;
 
 	CT_TRY_ALLOC(s = CT_NEW(ct_safetensors));
 	s->fd = -1;
+	s->bytes = bytes;
+	s->n_bytes = n;
 	s->path = ct_strdup(path);
 	if (!s->path)
 		goto fail;
-	CT_TRY_GOTO(open_file(path, &s->fd, &bytes), st, fail);
-	CT_TRY_GOTO(read_header(s, bytes), st, fail);
+	if (!bytes)
+		CT_TRY_GOTO(open_file(s), st, fail);
+	CT_TRY_GOTO(read_header(s), st, fail);
 	*out = s;
 	return CT_OK;
 
 fail:
 	ct_safetensors_close(s);
 	return st;
+}
+
+enum ct_status ct_safetensors_open(const char *path, ct_safetensors **out)
+{
+	return open_safetensors(path, NULL, 0, out);
+}
+
+enum ct_status ct_safetensors_open_memory(const void *bytes, size_t n, const char *where, ct_safetensors **out)
+{
+	return open_safetensors(where, bytes, n, out);
 }
 
 void ct_safetensors_close(ct_safetensors *s)
@@ -146,12 +169,12 @@ enum ct_status ct_safetensors_read(const ct_safetensors *s, int i, float *out, s
 		return ct__st_fail(CT_UNSUPPORTED, s->path, t->desc.name,
 				   "has the element type %s, which cannot be read", t->dtype->name);
 	if (strcmp(t->dtype->name, "F32") == 0)
-		return ct_fd_read_at(s->fd, out, n * sizeof(float), at, s->path);
+		return read_at(s, out, n * sizeof(float), at);
 	while (n > 0) {
 		size_t part = CHUNK_BYTES / t->dtype->bytes;
 
 		part = part < n ? part : n;
-		CT_TRY(ct_fd_read_at(s->fd, chunk, part * t->dtype->bytes, at, s->path));
+		CT_TRY(read_at(s, chunk, part * t->dtype->bytes, at));
 		t->dtype->decode(chunk, out, part);
 		at += part * t->dtype->bytes;
 		out += part;

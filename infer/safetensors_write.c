@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
-#include "trainer/checkpoint/safetensors_impl.h"
+#include "infer/safetensors_impl.h"
 
 /* The data starts at a multiple of this, so that readers can map the file. */
 #define ALIGN 64

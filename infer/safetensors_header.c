@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/checkpoint/safetensors_impl.h"
+#include "infer/safetensors_impl.h"
 
 #define METADATA "__metadata__"
 
