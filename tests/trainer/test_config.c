@@ -9,9 +9,9 @@
 #include "tests/trainer/config_fixture.h"
 #include "trainer/config/config_impl.h"
 
-static const char *const pod_variables[] = {"JOB_COMPLETION_INDEX", "PET_NNODES",	 "PET_NODE_RANK",
-					    "PET_NPROC_PER_NODE",   "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_MAX_RESTARTS",
-					    "TORCHELASTIC_RUN_ID"};
+static const char *const pod_variables[] = {"JOB_COMPLETION_INDEX", "PET_NNODES",         "PET_NODE_RANK",
+					    "PET_NPROC_PER_NODE",   "PET_MASTER_ADDR",    "PET_MASTER_PORT",
+					    "PET_MAX_RESTARTS",     "TORCHELASTIC_RUN_ID"};
 
 /* Where the key's value came from, without the folder. */
 static void expect_origin(const struct ct_config *c, const char *key, const char *want)
@@ -137,8 +137,10 @@ static void test_precedence(void **state)
 /* Kubernetes: torchrun's variables, which Kubeflow sets, and the index of a pod of an Indexed Job. */
 static void test_pods(void **state)
 {
-	const struct ct_config_set two[] = {{"launch.nodes", "2", "--nodes"}, {"launch.master_addr", "a", "--master-addr"}};
-	const struct ct_config_set three[] = {{"launch.nodes", "3", "--nodes"}, {"launch.node_rank", "2", "--node-rank"}};
+	const struct ct_config_set two[] = {{"launch.nodes", "2", "--nodes"},
+					    {"launch.master_addr", "a", "--master-addr"}};
+	const struct ct_config_set three[] = {{"launch.nodes", "3", "--nodes"},
+					      {"launch.node_rank", "2", "--node-rank"}};
 	const struct ct_config_set batch[] = {{"batch.global", "96", "test"}};
 	struct ct_config *c;
 
@@ -324,7 +326,7 @@ static void test_lists_of_the_command_line(void **state)
 }
 
 /* Each name of each enumeration is read as its place in the list and written as the name again. */
-static void test_choices(void **state)
+static void test_row_36_choices(void **state)
 {
 	struct ct_config *c = load_text(GOOD);
 	const struct ct_source source = {.name = "test", .layer = CT_LAYER_ARGS};
@@ -399,7 +401,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_schema),
-		cmocka_unit_test(test_choices),
+		cmocka_unit_test(test_row_36_choices),
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_anchors_and_empty_sections),

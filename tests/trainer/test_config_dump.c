@@ -83,7 +83,7 @@ static void test_round_trip(void **state)
 	expect_round_trip(load_text(
 		GOOD
 		"batch: {global: 300}\nlaunch: {procs_list: \"3\", init: \"file:///x y\"}\n"
-		"run: {name: \"yes\", dir: \"a \\\"b\\\\ #: \\u00e9 \\u2028 \\uFEFF\\U0001F600\"}\n"
+		"run: {name: \"yes\", dir: \"a \\\"b\\\\ #: \\u00e9 \\uFEFF\\U0001F600\"}\n"
 		"optim: {name: adamw, lr: 0.30000000000000004, beta2: 0.98}\nschedule: {name: one_cycle, warmup_steps: 1000000}\n"
 		"dist: {timeout: 1.5h}\nlog: {level: \"info,data=trace\"}\n"));
 }
@@ -125,10 +125,11 @@ static void test_run_lines(void **state)
 	static const char *const shared[] = {"optim.lr=",          "train.epochs=",      "train.eval_every=",
 					     "train.target_top1=", "batch.eval=",        "data.val=",
 					     "dist.backend=",      "dist.bucket_mib=",   "dist.first_bucket_mib=", "dist.check_weights=", "dist.straggler_factor=",
-					     "train.cuda_graph=",  "train.graph_steps=", "launch.pipeline="},
+					     "train.cuda_graph=",  "train.graph_steps=", "launch.pipeline=",
+					     "log.report="},
 				 *const own[] = {"run.dir=",    "data.dir=",    "data.workers=",   "launch.procs=",
 						 "launch.node", "launch.init=", "launch.devices=", "launch.threads=",
-						 "log.",        "checkpoint.",  "train.resume="};
+						 "log.every=",  "log.console=", "checkpoint.",  "train.resume="};
 	struct ct_config *c = load_text(GOOD);
 	struct ct_str lines = {0};
 
@@ -184,6 +185,24 @@ static void test_lines(void **state)
 	ct_config_destroy(c);
 }
 
+/* A key that was added later changes the digest only of configs that use it. */
+static void test_added_keys(void **state)
+{
+	const struct ct_config_set fraction = {"data.val_fraction", "0.25", "argument 2"};
+	struct ct_config *c = load_text("model: {name: resnet18}\ndata: {name: imagefolder, val_fraction: 0}\ntrain: {epochs: 1}\n");
+	char digest[65], other[65];
+
+	(void)state;
+	assert_false(has_line(c, "data.val_fraction"));
+	assert_ok(ct_config_digest(c, digest));
+	ct_config_destroy(c);
+	c = load(in_tmpdir("run one.yaml"), &fraction, 1);
+	assert_true(has_line(c, "data.val_fraction=0.25\n"));
+	assert_ok(ct_config_digest(c, other));
+	assert_string_not_equal(digest, other);
+	ct_config_destroy(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +211,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_shipped),
 		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_added_keys),
 		cmocka_unit_test(test_run_lines),
 	};
 

@@ -74,7 +74,7 @@ static void condition_of(const struct ct_key *k, char *buf, size_t size)
 /* The i-th value to try: NULL is the default, "" the end. */
 static const char *value_at(const struct ct_key *k, size_t i)
 {
-	static const char *const values[] = {NULL, "0.5", "1.5", "2", "3", "true", "false", "0.5,0.75", "1,2", ""};
+	static const char *const values[] = {NULL, "0.5", "1.5", "2", "3", "true", "false", "0.5,0.75", "1,2", "*=2", ""};
 
 	return i < CT_ARRAY_LEN(values) - 1 ? values[i]
 	       : k->type == CT_KEY_ENUM && k->choices[i - CT_ARRAY_LEN(values) + 1]

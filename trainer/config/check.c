@@ -34,16 +34,17 @@ static void problem(struct checker *k, const char *key, const char *fmt, ...) CT
 static void problem(struct checker *k, const char *key, const char *fmt, ...)
 {
 	const struct ct_origin *o = origin(k, key);
-	struct ct_str text = {0}, top = {0};
+	struct ct_str text = {0};
 	va_list ap;
 
 	va_start(ap, fmt);
 	ct_str_addv(&text, fmt, ap);
 	va_end(ap);
-	ct_str_addf(&top, "%s:1:1", k->path);
-	ct__problems_add(k->p, o->layer > CT_LAYER_DEFAULT ? o->where : ct_str_text(&top), "%s", ct_str_text(&text));
+	if (o->layer > CT_LAYER_DEFAULT)
+		ct__problems_add(k->p, o->where, "%s", ct_str_text(&text));
+	else
+		ct__problems_add_whole(k->p, k->path, ct_str_text(&text));
 	ct_str_release(&text);
-	ct_str_release(&top);
 }
 
 static void check_required(struct checker *k)
@@ -212,6 +213,31 @@ static void check_data(struct checker *k)
 		problem(k, "data.augment.scale_min", "data.augment.scale_min is larger than scale_max");
 }
 
+/* What is decided from evaluations needs some. */
+static void check_evaluations(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	const struct {
+		const char *key, *metric_key;
+		bool on;
+		enum ct_cfg_metric metric;
+	} uses[] = {
+		{"schedule.name", "schedule.metric", c->schedule.name == CT_LR_PLATEAU, c->schedule.metric},
+		{"train.early_stop.patience", "train.early_stop.metric", c->train.early_stop.patience > 0,
+		 c->train.early_stop.metric},
+	};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(uses); i++) {
+		if (!uses[i].on)
+			continue;
+		if (strcmp(c->data.val, "none") == 0 || c->train.eval_every == 0)
+			problem(k, uses[i].key, "%s requires evaluations during training; set %s", uses[i].key,
+				c->train.eval_every == 0 ? "train.eval_every" : "data.val");
+		if (uses[i].metric == CT_CFG_METRIC_TOP1 && c->data.name == CT_CFG_DATA_SYNTHETIC_REGRESSION)
+			problem(k, uses[i].metric_key, "%s=top1 requires class labels", uses[i].metric_key);
+	}
+}
+
 static void check_learning(struct checker *k)
 {
 	const struct ct_config *c = k->c;
@@ -222,6 +248,11 @@ static void check_learning(struct checker *k)
 	if (c->schedule.name == CT_LR_MULTISTEP && m->n == 0 && fine(k, "schedule.milestones"))
 		problem(k, "schedule.name",
 			"schedule.name=multistep requires schedule.milestones, for example [30, 60, 80]");
+	if (ct_lr_factors_check((const char *const *)c->optim.lr_factors.v, c->optim.lr_factors.n, NULL) < 0) {
+		problem(k, "optim.lr_factors", "optim.lr_factors: %s; %s", ct_error_message(), ct_error_hint_text());
+		ct_error_clear();
+	}
+	check_evaluations(k);
 	for (int i = 1; i < m->n; i++) {
 		if (m->v[i] <= m->v[i - 1]) {
 			problem(k, "schedule.milestones", "schedule.milestones must increase");
@@ -452,7 +483,23 @@ static void settle(struct checker *k, const char *key, char **slot, char *text, 
 	ct__config_note(k->c, i, CT_LAYER_DEFAULT, note);
 }
 
-/* Sets defaults that depend on other values: run.name on the file name, run.dir on run.name, data.dir on data.name. */
+/* PyTorch's default learning rate of its optimizers of the Adam family. */
+static enum ct_status resolve_lr(struct checker *k)
+{
+	const struct ct_config *c = k->c;
+	const bool adam = c->optim.name == CT_ADAM || c->optim.name == CT_ADAMW || c->optim.name == CT_LAMB;
+	char *note;
+
+	if (origin(k, "optim.lr")->layer != CT_LAYER_DEFAULT || !adam)
+		return CT_OK;
+	CT_TRY_ALLOC(note = ct_strfmt("default of %s", ct_config_choice(c, "optim.name")));
+	k->c->optim.lr = 0.001;
+	ct__config_note(k->c, ct__key_index("optim.lr"), CT_LAYER_DEFAULT, note);
+	return CT_OK;
+}
+
+/* Sets defaults that depend on other values: run.name on the file name, run.dir on run.name, data.dir on data.name, and
+ * optim.lr on optim.name. */
 static enum ct_status resolve(struct checker *k)
 {
 	struct ct_config *c = k->c;
@@ -476,7 +523,7 @@ static enum ct_status resolve(struct checker *k)
 					      ct_config_choice(c, "data.name")));
 		settle(k, "data.dir", &c->data.dir, text, root && root[0] ? "environment CTRAIN_DATA" : "default");
 	}
-	return CT_OK;
+	return resolve_lr(k);
 }
 
 enum ct_status ct__config_resolve(struct ct_config *c, const char *path)
@@ -491,6 +538,7 @@ enum ct_status ct__config_check(struct ct_config *c, const char *path, struct ct
 	struct checker k = {.c = c, .origins = ct__config_origins(c), .p = p, .path = path};
 
 	check_required(&k);
+	CT_TRY(exclude(&k, "data.val", "data.val_fraction"));
 	CT_TRY(exclude(&k, "batch.global", "batch.per_rank"));
 	CT_TRY(exclude(&k, "launch.procs", "launch.procs_list"));
 	CT_TRY(exclude(&k, "schedule.warmup_epochs", "schedule.warmup_steps"));

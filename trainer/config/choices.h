@@ -26,7 +26,8 @@
 	X(CT_CFG_DATA_SYNTHETIC, "synthetic")         \
 	X(CT_CFG_DATA_SYNTHETIC_REGRESSION, "synthetic_regression")
 #define CT_CFG_SHUFFLES(X) \
-	X(CT_CFG_SHUFFLE_GLOBAL, "global") X(CT_CFG_SHUFFLE_WINDOW, "window") X(CT_CFG_SHUFFLE_NONE, "none")
+	X(CT_CFG_SHUFFLE_GLOBAL, "global") X(CT_CFG_SHUFFLE_WINDOW, "window") X(CT_CFG_SHUFFLE_NONE, "none") \
+	X(CT_CFG_SHUFFLE_BALANCED, "balanced")
 #define CT_CFG_ON_DEVICES(X) \
 	X(CT_CFG_ON_DEVICE_AUTO, "auto") X(CT_CFG_ON_DEVICE_ON, "on") X(CT_CFG_ON_DEVICE_OFF, "off")
 #define CT_CFG_DECODES(X) X(CT_CFG_DECODE_EXACT, "exact") X(CT_CFG_DECODE_FAST, "fast")
@@ -42,6 +43,7 @@
 	X(CT_CFG_REDUCE_DTYPE_FP32, "fp32") \
 	X(CT_CFG_REDUCE_DTYPE_BF16, "bf16") \
 	X(CT_CFG_REDUCE_DTYPE_FP16, "fp16")
+#define CT_CFG_METRICS(X) X(CT_CFG_METRIC_LOSS, "loss") X(CT_CFG_METRIC_TOP1, "top1")
 #define CT_CFG_GRAPHS(X) X(CT_CFG_GRAPH_AUTO, "auto") X(CT_CFG_GRAPH_ON, "on") X(CT_CFG_GRAPH_OFF, "off")
 
 enum ct_cfg_loss { CT_CFG_LOSSES(CT_CHOICE_ID) };
@@ -53,6 +55,7 @@ enum ct_cfg_shuffle { CT_CFG_SHUFFLES(CT_CHOICE_ID) };
 enum ct_cfg_on_device { CT_CFG_ON_DEVICES(CT_CHOICE_ID) };
 enum ct_cfg_decode { CT_CFG_DECODES(CT_CHOICE_ID) };
 enum ct_cfg_lr_rule { CT_CFG_LR_RULES(CT_CHOICE_ID) };
+enum ct_cfg_metric { CT_CFG_METRICS(CT_CHOICE_ID) };
 enum ct_cfg_graph { CT_CFG_GRAPHS(CT_CHOICE_ID) };
 enum ct_cfg_reduce_dtype { CT_CFG_REDUCE_DTYPES(CT_CHOICE_ID) };
 enum ct_cfg_console { CT_CFG_CONSOLES(CT_CHOICE_ID) };

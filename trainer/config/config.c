@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/program.h"
 #include "trainer/config/config_impl.h"
 
 #define MAX_FILES 16 /* a file and its `base:` chain */
@@ -14,6 +15,7 @@
 struct file {
 	char *path;
 	char real[PATH_MAX];
+	char *text;
 	ct_yaml *doc;
 };
 
@@ -22,6 +24,7 @@ struct loader {
 	struct ct_problems p;
 	struct file files[MAX_FILES]; /* the named file first, its base next ... */
 	size_t n_files;
+	char *example; /* path of the example config that was named, or NULL */
 	bool incomplete; /* a file could not be read, so checks of several keys would report misleading problems */
 };
 
@@ -122,14 +125,15 @@ static enum ct_status section_problem(struct loader *l, const struct ct_source *
 	return st;
 }
 
+/* value is that of the key, or NULL if it is not a single word. */
 static enum ct_status unknown_key(struct loader *l, const struct ct_source *s, const struct ct_yaml_node *at,
-				  const char *name)
+				  const char *name, const char *value)
 {
 	struct ct_str b = {0}, shown = {0};
 	enum ct_status st;
 
 	ct_str_add_escaped(&shown, name, strlen(name), SHOWN_TEXT);
-	ct__key_suggest(name, &b);
+	ct__key_suggest(name, value, s->is_file, &b);
 	if (s->is_file && ct__key_find(name))
 		st = problem(
 			l, s, at,
@@ -161,7 +165,7 @@ static enum ct_status apply_map(struct loader *l, const struct ct_source *s, con
 			     strcmp(ct__key_at(index)->name, name) == 0;
 		if (strchr(key->text, '.') || strlen(key->text) != key->len ||
 		    (index == SIZE_MAX && !ct__section_exists(name))) {
-			st = unknown_key(l, s, key, name);
+			st = unknown_key(l, s, key, name, value->kind == CT_YAML_SCALAR ? value->text : NULL);
 		} else if (index != SIZE_MAX && !group) {
 			st = ct__key_store(index, l->c, value, s, &l->p);
 		} else if (value->kind == CT_YAML_MAP) {
@@ -191,12 +195,35 @@ static enum ct_status apply_document(struct loader *l, const ct_yaml *doc, const
 	return apply_map(l, &s, root, "");
 }
 
-/* Reports a missing file, and suggests a file in the same directory that has a similar name. */
+char *ct_config_example(const char *name)
+{
+	char file[80];
+
+	if (strchr(name, '/') || strchr(name, '.') || snprintf(file, sizeof(file), "configs/%s.yaml", name) >= 79)
+		return NULL;
+	return ct_program_file(file);
+}
+
+/* Appends the command for the example config that has the name of a missing file, if there is one. */
+static void add_example(const char *path, struct ct_str *out)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+	char *plain = ct_strndup(name, dot ? (size_t)(dot - name) : strlen(name));
+	char *found = plain ? ct_config_example(plain) : NULL;
+
+	if (found)
+		ct_str_addf(out, "; \"ctrain %s\" uses the example %s", plain, found);
+	ct_free(found);
+	ct_free(plain);
+}
+
+/* Reports a missing file, and suggests a file in the same directory that has a similar name, or an example. */
 static enum ct_status missing_file(struct loader *l, const struct ct_source *from, const struct ct_yaml_node *at,
 				   const char *path)
 {
 	char **names = NULL, *dir, *message;
 	const char *slash = strrchr(path, '/'), *near = NULL;
+	struct ct_str other = {0};
 	enum ct_status st;
 	size_t n = 0;
 
@@ -204,8 +231,12 @@ static enum ct_status missing_file(struct loader *l, const struct ct_source *fro
 	CT_TRY_ALLOC(dir = ct_path_dir(path));
 	if (ct_dir_list(dir, &names, &n) == CT_OK)
 		near = ct_suggest(slash ? slash + 1 : path, (const char *const *)names, n);
-	st = problem(l, from, at, "%s%s%s%s", message, near ? "; did you mean \"" : "", near ? near : "",
-		     near ? "\"?" : "");
+	if (near)
+		ct_str_addf(&other, "; did you mean \"%s\"?", near);
+	else
+		add_example(path, &other);
+	st = problem(l, from, at, "%s%s", message, ct_str_text(&other));
+	ct_str_release(&other);
 	ct_dir_list_free(names, n);
 	ct_free(dir);
 	ct_free(message);
@@ -218,8 +249,7 @@ static enum ct_status read_one(struct loader *l, const struct ct_source *from, c
 			       struct file *f)
 {
 	size_t len = 0;
-	char *text = NULL;
-	enum ct_status st = ct_file_read(f->path, CT_YAML_MAX_BYTES, &text, &len);
+	enum ct_status st = ct_file_read(f->path, CT_YAML_MAX_BYTES, &f->text, &len);
 
 	if (st == CT_NOT_FOUND)
 		return missing_file(l, from, at, f->path);
@@ -231,9 +261,8 @@ static enum ct_status read_one(struct loader *l, const struct ct_source *from, c
 	}
 	/* This is not a mistake in the file: it could not be read. */
 	CT_TRY(st);
-	st = ct__yaml_parse(text, len, f->path, &l->p, &f->doc);
-	ct_free(text);
-	return st;
+	ct__problems_add_file(&l->p, f->path, f->text);
+	return ct__yaml_parse(f->text, len, f->path, &l->p, &f->doc);
 }
 
 static const struct ct_yaml_node *base_of(const ct_yaml *doc)
@@ -315,7 +344,7 @@ static enum ct_status apply_sets(struct loader *l, const struct ct_config_set *s
 		else if (ct__section_exists(sets[i].key))
 			CT_TRY(section_problem(l, &s, NULL, sets[i].key));
 		else
-			CT_TRY(unknown_key(l, &s, NULL, sets[i].key));
+			CT_TRY(unknown_key(l, &s, NULL, sets[i].key, sets[i].value));
 	}
 	return CT_OK;
 }
@@ -323,7 +352,10 @@ static enum ct_status apply_sets(struct loader *l, const struct ct_config_set *s
 static enum ct_status load(struct loader *l, const char *path, const struct ct_config_set *sets, size_t n_sets)
 {
 	CT_TRY(new_config(&l->c));
-	CT_TRY(read_chain(l, path));
+	if (path && !ct_file_exists(path) && (l->example = ct_config_example(path)))
+		path = l->example;
+	if (path)
+		CT_TRY(read_chain(l, path));
 	l->incomplete = l->p.n > 0;
 	for (size_t i = l->n_files; i > 0; i--) {
 		if (l->files[i - 1].doc)
@@ -332,17 +364,19 @@ static enum ct_status load(struct loader *l, const char *path, const struct ct_c
 	CT_TRY(apply_sets(l, sets, n_sets));
 	CT_TRY(ct__config_apply_environment(l->c, &l->p));
 	if (!l->incomplete)
-		CT_TRY(ct__config_check(l->c, path, &l->p));
+		CT_TRY(ct__config_check(l->c, path ? path : "command line", &l->p));
 	return ct__problems_status(&l->p);
 }
 
 static enum ct_status finish(struct loader *l, enum ct_status st, struct ct_config **out)
 {
+	ct__problems_release(&l->p);
+	ct_free(l->example);
 	for (size_t i = 0; i < l->n_files; i++) {
 		ct_free(l->files[i].path);
+		ct_free(l->files[i].text);
 		ct__yaml_destroy(l->files[i].doc);
 	}
-	ct__problems_release(&l->p);
 	if (st != CT_OK)
 		ct_config_destroy(l->c);
 	else
@@ -393,6 +427,7 @@ enum ct_status ct__config_parse_fuzz(const uint8_t *data, size_t len)
 	st = new_config(&l->c);
 	l->files[0].path = ct_strdup("fuzz.yaml");
 	l->n_files = 1;
+	ct__problems_add_file(&l->p, "fuzz.yaml", text);
 	if (st == CT_OK)
 		st = ct__yaml_parse(text, len, "fuzz.yaml", &l->p, &l->files[0].doc);
 	if (st == CT_OK && l->files[0].doc)
@@ -404,8 +439,8 @@ enum ct_status ct__config_parse_fuzz(const uint8_t *data, size_t len)
 	if (st == CT_OK)
 		st = ct_config_dump(l->c, true, &dump);
 	ct_str_release(&dump);
-	ct_free(text);
 	st = finish(l, st, &c);
+	ct_free(text);
 	ct_config_destroy(c);
 	return st;
 }

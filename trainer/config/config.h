@@ -82,12 +82,15 @@ struct ct_config {
 		enum ct_cfg_bn bn;
 		char *weights; /* .safetensors file or checkpoint; "": random initial weights */
 		bool strict;   /* true */
+		struct ct_str_list freeze;
+		bool freeze_stats; /* true */
 	} model;
 	struct {
 		enum ct_cfg_data name;
 		char *dir; /* default: $CTRAIN_DATA/<name> or datasets/<name>; "" for synthetic data */
 		char *train,
 			*val; /* file prefixes, directories or shards; "" = the data set's default; val "none": no evaluation */
+		double val_fraction; /* part of the training images that is used for evaluation; 0 */
 		struct ct_size_list
 			train_size; /* data.train.size; if n is 0: 224 for compressed images, else the size of the data */
 		int64_t val_size, val_resize;   /* data.val.size, data.val.resize; 0 = derived from other keys */
@@ -122,6 +125,7 @@ struct ct_config {
 	struct {
 		enum ct_optim_kind name;
 		double lr, momentum, weight_decay, beta1, beta2, eps, clip_norm, trust;
+		struct ct_str_list lr_factors;
 		bool nesterov, decay_norm_bias;
 		enum ct_cfg_lr_rule lr_rule; /* linear: lr * global batch / lr_base_batch */
 		int64_t lr_base_batch;       /* 256 */
@@ -134,10 +138,18 @@ struct ct_config {
 			final_div_factor;
 		int64_t warmup_steps;            /* used when > 0 */
 		struct ct_float_list milestones; /* epochs */
+		enum ct_cfg_metric metric;       /* plateau */
+		int64_t patience, cooldown;      /* evaluations: 10, 0 */
+		double threshold;                /* 1e-4 */
 	} schedule;
 	struct {
 		int64_t epochs, max_steps; /* 0 = no limit; at least one of them is not 0 */
 		double target_top1;        /* 0 to 1; 0 = off */
+		struct {
+			int64_t patience; /* evaluations; 0 = off */
+			double min_delta;
+			enum ct_cfg_metric metric;
+		} early_stop;
 		char *resume;              /* auto | never | must | a checkpoint directory */
 		int64_t accumulate;        /* 1 */
 		double ema;                /* 0 = off */
@@ -147,6 +159,7 @@ struct ct_config {
 		int64_t graph_steps; /* 0 = automatic */
 		enum ct_autotune autotune;
 		bool deterministic; /* true */
+		struct ct_str_list class_weights; /* empty, "auto", or one number for each class */
 		char *engine; /* auto | onednn | ref | cuda */
 	} train;
 	struct {
@@ -159,6 +172,7 @@ struct ct_config {
 		char *level;   /* info */
 		enum ct_cfg_console console;
 		bool tensorboard; /* true */
+		bool report;      /* true */
 	} log;
 	struct {
 		char *backend;             /* auto | self | shm | gloo | hier | mpi | nccl */
@@ -174,6 +188,10 @@ struct ct_config {
 		char *run_id; /* "" = chosen by the launcher */
 		bool open_network;
 	} dist;
+	struct {
+		char *epoch_end, *checkpoint, *end, *failure; /* commands; "" = none */
+		double timeout;                               /* seconds, 60 */
+	} on;
 	void *origins; /* for each key, the origin of its value */
 };
 
@@ -184,9 +202,12 @@ struct ct_config_set {
 
 /* Reads the file and its `base:` chain, applies the environment variables and `sets`, and checks all values. On
  * failure, the error message contains all problems, one per line, and the status is CT_CONFIG (exit code 2), even if a
- * file is missing. *out is owned by the caller. */
+ * file is missing. If path is NULL, there is no file. *out is owned by the caller. */
 enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets,
 			      struct ct_config **out) CT_MUST_CHECK;
+/* If name is that of an example config, such as "mnist_ddp", returns the path of the config that is installed with ctrain
+ * (base/program.h), else NULL. ct_config_load uses it if there is no file of this name. The result is owned. */
+char *ct_config_example(const char *name);
 /* Reads what can be read of a config for which ct_config_load has failed, so that this node can report its failure to the
  * other nodes. Other values are defaults. *out is owned by the caller. */
 enum ct_status ct_config_salvage(const char *path, const struct ct_config_set *sets, size_t n_sets,
@@ -220,12 +241,28 @@ enum ct_status ct_config_digest(const struct ct_config *c, char hex[65]) CT_MUST
 /* Generate the reference page (docs/CONFIG.md) and the JSON Schema (docs/config.schema.json). */
 enum ct_status ct_config_docs(struct ct_str *out) CT_MUST_CHECK;
 enum ct_status ct_config_json_schema(struct ct_str *out) CT_MUST_CHECK;
+/* A key of the schema, for help and completion. */
+struct ct_config_key {
+	const char *name, *doc;
+	const char *const *choices; /* NULL-terminated array of the allowed strings; NULL: any */
+	const char *other_names;    /* names in other tools, separated by spaces; NULL: none are known */
+	bool boolean;
+};
+/* Stores key i of the schema. Returns false if i is past the end. */
+bool ct_config_key_at(size_t i, struct ct_config_key *out);
 /* Appends the documentation of a key or section, for `ctrain help`. Returns false if there is no such key or
  * section. */
 bool ct_config_help(const char *name, struct ct_str *out);
-/* Returns the key to which a name unambiguously refers: a key with this name, a key for which other programs use this
- * name, or the only key whose last part is this name (`lr` is optim.lr). Returns NULL if there is no such key. */
-const char *ct_config_key_meant(const char *name);
+/* What a name means that is not necessarily the name of a key. */
+struct ct_key_hint {
+	const char *key;   /* NULL: unknown, or ctrain has no such setting */
+	const char *value; /* the given value, or one that fits the key better; can be NULL */
+	const char *note;  /* more about it, or NULL */
+};
+/* Finds the key to which a name unambiguously refers: a key with this name, a key for which other programs use this
+ * name, or the only key whose last part is this name (`lr` is optim.lr). `given` is the value that the user wrote, or
+ * NULL. If key and note are NULL, the name is unknown. */
+struct ct_key_hint ct_config_key_meant(const char *name, const char *given);
 /* Like ct_config_key_meant, but if there is no such key, returns the key or section with the most similar name. Returns
  * NULL if no name is similar. */
 const char *ct_config_key_suggest(const char *name);

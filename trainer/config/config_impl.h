@@ -22,7 +22,8 @@ enum ct_key_type {
 };
 
 enum {
-	CT_KEY_AUTO = 1,           /* for integers and sizes in MiB: "auto" is allowed, and is stored as CT_CFG_AUTO */
+	CT_KEY_AUTO = 1,           /* for integers and sizes in MiB: "auto" is allowed, and is stored as CT_CFG_AUTO; for
+				    * lists of strings, it is stored as a list with this string */
 	CT_KEY_OPEN_LO = 2,        /* the range does not include lo */
 	CT_KEY_OPEN_HI = 4,        /* the range does not include hi */
 	CT_KEY_OTHERS = 8,         /* strings other than the choices are allowed */
@@ -33,7 +34,10 @@ enum {
 	CT_KEY_SHARED = 256,     /* changes which collectives are issued; included in ct_config_run_lines */
 	/* For integers: "MIN..MAX" is allowed. MAX is stored in the field, and MIN in the next field of struct ct_config,
 	 * which is 0 if there is only one number. */
-	CT_KEY_RANGE = 512
+	CT_KEY_RANGE = 512,
+	/* For keys that were added to a released version: ct_config_lines omits the key while it has its default value, so
+	 * the digests of older configs, and with them their checkpoints, remain valid. */
+	CT_KEY_ADDED = 1024
 };
 
 #define CT_CFG_UNSET (-1) /* value of an enumeration key that has no default and was not set */
@@ -76,16 +80,32 @@ size_t ct__key_index(const char *name);
 bool ct__key_has_parts(const struct ct_key *k);
 #define CT_KEY_OWN_PART "path"
 const struct ct_key *ct__key_find(const char *name);
+/* Adds the default of a key between quotes, or "required" or "empty". */
+void ct__key_add_default(const struct ct_key *k, struct ct_str *out, const char *quote);
 /* Returns section i, or NULL if i is past the end. */
 const struct ct_section *ct__section_at(size_t i);
 bool ct__section_exists(const char *name);
-/* Appends a suggestion for an unknown key, such as `; did you mean "optim.lr"?`, or nothing if no name is similar. name
- * is the full name of the key. */
-void ct__key_suggest(const char *name, struct ct_str *out);
-/* These functions return the key, or the choice of a key, for which other programs use this name, or NULL if there is
- * none. */
-const char *ct__key_synonym(const char *name);
+/* A setting for which other programs use other names than ctrain. */
+struct ct_synonym {
+	const char *words;   /* the other names, separated by spaces; case is ignored */
+	const char *key;     /* NULL: ctrain has no such setting, and `note` says why */
+	const char *example; /* value to suggest instead of one that does not fit, or NULL */
+	const char *note;    /* or NULL */
+};
+/* The same for a value of a key with fixed choices. */
+struct ct_value_synonym {
+	const char *key, *words, *choice;
+};
+/* Return entry i of the tables, or NULL past their end. */
+const struct ct_synonym *ct__synonym_at(size_t i);
+const struct ct_value_synonym *ct__value_synonym_at(size_t i);
+/* Return the entry with this name, or NULL; and the choice that is meant by a value of a key, or NULL. */
+const struct ct_synonym *ct__key_synonym(const char *name);
 const char *ct__choice_synonym(const char *key, const char *text);
+/* Appends a suggestion for an unknown key, such as `; did you mean "optim.lr"?`, or nothing if no name is similar. name
+ * is the full name of the key, and value is its value, or NULL if it is not a single word. If the setting has another
+ * name in other programs, the suggestion contains the line to write, for a file or for the command line. */
+void ct__key_suggest(const char *name, const char *value, bool is_file, struct ct_str *out);
 /* Copies the i-th word of "a|b|c" to buf. Returns false past the end. */
 bool ct__word_at(const char *words, size_t i, char *buf, size_t size);
 bool ct__word_in(const char *words, const char *text);
@@ -141,8 +161,6 @@ void ct__key_release(const struct ct_key *k, struct ct_config *c);
 void ct__key_describe(const struct ct_key *k, struct ct_str *out);
 void ct__key_add_range(const struct ct_key *k, struct ct_str *out); /* appends "above 0 to 1", for example */
 void ct__str_list_release(struct ct_str_list *l);
-/* Appends v with the fewest digits that convert back to the same number. */
-void ct__add_number(struct ct_str *out, double v);
 
 /* Applies environment variables to the keys that the command line has not set. */
 enum ct_status ct__config_apply_environment(struct ct_config *c, struct ct_problems *p) CT_MUST_CHECK;

@@ -1,8 +1,6 @@
-/* Writes docs/CONFIG.md, docs/config.schema.json and the text of `ctrain help KEY` from the schema table. */
-#include <string.h>
-
-#include "base/json.h"
+/* Writes docs/CONFIG.md and the text of `ctrain help KEY` from the schema table. */
 #include <stdio.h>
+#include <string.h>
 
 #include "trainer/config/config_impl.h"
 
@@ -44,8 +42,7 @@ static void add_cell(struct ct_str *out, const char *text)
 	}
 }
 
-/* "default `0.05`", "default empty". */
-static void add_default(const struct ct_key *k, struct ct_str *out, const char *quote)
+void ct__key_add_default(const struct ct_key *k, struct ct_str *out, const char *quote)
 {
 	bool list = k->type == CT_KEY_INTS || k->type == CT_KEY_FLOATS || k->type == CT_KEY_STRS;
 
@@ -98,7 +95,7 @@ static void add_row(const struct ct_key *k, struct ct_str *out)
 	ct__key_describe(k, &b);
 	add_cell(out, ct_str_text(&b));
 	ct_str_add(out, " | ");
-	add_default(k, out, "`");
+	ct__key_add_default(k, out, "`");
 	ct_str_add(out, " | ");
 	add_cell(out, k->doc);
 	if (k->only && group_of(k->only)) {
@@ -133,6 +130,37 @@ static void add_table_head(struct ct_str *out)
 	ct_str_add(out, "\n| key | values | default | meaning |\n| --- | --- | --- | --- |\n");
 }
 
+/* "`wd`, `l2`" from "wd l2". */
+static void add_words(const char *words, struct ct_str *out)
+{
+	for (const char *s = words; *s; s += strcspn(s, " "), s += *s == ' ')
+		ct_str_addf(out, "%s`%.*s`", s > words ? ", " : "", (int)strcspn(s, " "), s);
+}
+
+static void add_synonyms(struct ct_str *out)
+{
+	const struct ct_synonym *s;
+	const struct ct_value_synonym *v;
+
+	ct_str_add(out, "\n## Names from other tools\n\nPyTorch, timm, Lightning, Keras and others use these names. ctrain "
+			"refuses them, and the message names the key\nto write instead. A word with a dot is meant in this "
+			"section only.\n\n| other tools | ctrain | remark |\n| --- | --- | --- |\n");
+	for (size_t i = 0; (s = ct__synonym_at(i)); i++) {
+		ct_str_add(out, "| ");
+		add_words(s->words, out);
+		ct_str_addf(out, " | %s%s%s | ", s->key ? "`" : "", s->key ? s->key : "none", s->key ? "`" : "");
+		if (s->note)
+			add_cell(out, s->note);
+		ct_str_add(out, s->note ? " |\n" : "|\n");
+	}
+	ct_str_add(out, "\n| key | value in other tools | value in ctrain |\n| --- | --- | --- |\n");
+	for (size_t i = 0; (v = ct__value_synonym_at(i)); i++) {
+		ct_str_addf(out, "| `%s` | ", v->key);
+		add_words(v->words, out);
+		ct_str_addf(out, " | `%s` |\n", v->choice);
+	}
+}
+
 enum ct_status ct_config_docs(struct ct_str *out)
 {
 	const struct ct_section *last = NULL;
@@ -163,7 +191,50 @@ enum ct_status ct_config_docs(struct ct_str *out)
 		if (ct__key_at(i)->advanced)
 			add_row(ct__key_at(i), out);
 	}
+	add_synonyms(out);
 	return ct_str_status(out);
+}
+
+static void add_wrapped(struct ct_str *out, size_t indent, const char *fmt, ...) CT_PRINTF(3, 4);
+static void add_wrapped(struct ct_str *out, size_t indent, const char *fmt, ...)
+{
+	struct ct_str text = {0};
+	va_list ap;
+
+	va_start(ap, fmt);
+	ct_str_addv(&text, fmt, ap);
+	va_end(ap);
+	ct_str_addf(out, "%*s", (int)indent, "");
+	ct_str_add_wrapped(out, ct_str_text(&text), indent, indent > 0 ? indent : 4);
+	ct_str_release(&text);
+}
+
+/* The lines of a key's help page after its description. */
+static void add_values(const struct ct_key *k, struct ct_str *out)
+{
+	struct ct_config_key other;
+	struct ct_str text = {0};
+
+	ct__key_describe(k, &text);
+	ct_str_add(&text, "; default: ");
+	ct__key_add_default(k, &text, "");
+	add_wrapped(out, 4, "%s", ct_str_text(&text));
+	ct_str_clear(&text);
+	for (const char *s = k->only; s && *s; s++) {
+		if (*s == '|' || *s == '=')
+			ct_str_add(&text, *s == '|' ? ", " : " ");
+		else
+			ct_str_add_bytes(&text, s, 1);
+	}
+	if (k->only)
+		add_wrapped(out, 4, "only with %s", ct_str_text(&text));
+	if (k->env)
+		add_wrapped(out, 4, "environment: %s", k->env);
+	for (size_t i = 0; ct_config_key_at(i, &other); i++) {
+		if (strcmp(other.name, k->name) == 0 && other.other_names)
+			add_wrapped(out, 4, "other tools: %s", other.other_names);
+	}
+	ct_str_release(&text);
 }
 
 bool ct_config_help(const char *name, struct ct_str *out)
@@ -174,258 +245,17 @@ bool ct_config_help(const char *name, struct ct_str *out)
 
 	for (size_t i = 0; (s = ct__section_at(i)); i++) {
 		if (strcmp(s->name, name) == 0)
-			ct_str_addf(out, "%s: %s\n", s->name, s->doc);
+			add_wrapped(out, 0, "%s: %s", s->name, s->doc);
 	}
 	for (size_t i = 0; i < ct__key_count(); i++) {
 		const struct ct_key *k = ct__key_at(i);
 
 		if (strncmp(k->name, name, len) != 0 || (k->name[len] != '\0' && k->name[len] != '.'))
 			continue;
-		ct_str_addf(out, "\n%s\n    %s\n    ", k->name, k->doc);
-		ct__key_describe(k, out);
-		ct_str_add(out, "; default: ");
-		add_default(k, out, "");
-		if (k->only)
-			ct_str_addf(out, "\n    only with %s", k->only);
-		if (k->env)
-			ct_str_addf(out, "\n    environment: %s", k->env);
-		ct_str_add(out, "\n");
+		ct_str_addf(out, "\n%s\n", k->name);
+		add_wrapped(out, 4, "%s", k->doc);
+		add_values(k, out);
 		found = true;
 	}
 	return found;
-}
-
-static ct_json *type_schema(const char *type)
-{
-	ct_json *j = ct_json_object();
-
-	ct_json_set_str(j, "type", type);
-	return j;
-}
-
-static void set_bound(ct_json *j, const struct ct_key *k, const char *name, double v)
-{
-	if (k->type == CT_KEY_INT || k->type == CT_KEY_INTS || k->type == CT_KEY_SIZES)
-		ct_json_set_i64(j, name, (int64_t)v);
-	else
-		ct_json_set_f64(j, name, v);
-}
-
-static ct_json *number_schema(const struct ct_key *k)
-{
-	bool integer = k->type == CT_KEY_INT || k->type == CT_KEY_INTS || k->type == CT_KEY_SIZES;
-	ct_json *j = type_schema(integer ? "integer" : "number");
-
-	set_bound(j, k, k->flags & CT_KEY_OPEN_LO ? "exclusiveMinimum" : "minimum", k->lo);
-	set_bound(j, k, k->flags & CT_KEY_OPEN_HI ? "exclusiveMaximum" : "maximum", k->hi);
-	return j;
-}
-
-/* {"anyOf": [a, b]} */
-static ct_json *either(ct_json *a, ct_json *b)
-{
-	ct_json *j = ct_json_object(), *list = ct_json_array();
-
-	ct_json_push(list, a);
-	ct_json_push(list, b);
-	ct_json_set(j, "anyOf", list);
-	return j;
-}
-
-/* Makes the schema of strings such as "cuda:0" for the choice "cuda:N". Returns NULL for other choices. */
-static ct_json *numbered_schema(const char *choice)
-{
-	const size_t len = strlen(choice);
-	char pattern[64];
-	ct_json *j;
-
-	if (len < 3 || strcmp(choice + len - 2, ":N") != 0)
-		return NULL;
-	snprintf(pattern, sizeof(pattern), "^%.*s[0-9]{1,4}$", (int)len - 1, choice);
-	j = type_schema("string");
-	ct_json_set_str(j, "pattern", pattern);
-	return j;
-}
-
-static ct_json *choices_schema(const struct ct_key *k)
-{
-	ct_json *j = ct_json_object(), *list = ct_json_array(), *numbered = NULL;
-
-	for (size_t i = 0; k->choices[i]; i++) {
-		ct_json *one = numbered ? NULL : numbered_schema(k->choices[i]);
-
-		if (one)
-			numbered = one;
-		else
-			ct_json_push_str(list, k->choices[i]);
-	}
-	ct_json_set(j, "enum", list);
-	return numbered ? either(j, numbered) : j;
-}
-
-static ct_json *auto_schema(void)
-{
-	ct_json *j = ct_json_object();
-
-	ct_json_set_str(j, "const", "auto");
-	return j;
-}
-
-/* 224, or [[0, 128], [10, 160]] */
-static ct_json *sizes_schema(const struct ct_key *k)
-{
-	ct_json *pair = type_schema("array"), *list = type_schema("array");
-
-	ct_json_set(pair, "items", type_schema("integer"));
-	ct_json_set_i64(pair, "minItems", 2);
-	ct_json_set_i64(pair, "maxItems", 2);
-	ct_json_set(list, "items", pair);
-	ct_json_set_i64(list, "maxItems", k->max_n);
-	return either(number_schema(k), list);
-}
-
-/* ctrain accepts `7` or `no` as the value of a string key, but JSON Schema's string type does not, so other types are
- * allowed, too. */
-static ct_json *value_schema(const struct ct_key *k)
-{
-	ct_json *j, *item;
-
-	switch (k->type) {
-	case CT_KEY_BOOL:
-		return type_schema("boolean");
-	case CT_KEY_STR:
-		j = ct_json_array();
-		ct_json_push_str(j, "string");
-		ct_json_push_str(j, "number");
-		ct_json_push_str(j, "boolean");
-		if (ct__key_has_parts(k))
-			ct_json_push_str(j, "object");
-		item = ct_json_object();
-		ct_json_set(item, "type", j);
-		if (ct__key_has_parts(k))
-			return item;
-		if (k->choices && k->flags & CT_KEY_OTHERS)
-			return either(choices_schema(k), item);
-		if (!k->choices)
-			return item;
-		ct_json_destroy(item);
-		return choices_schema(k);
-	case CT_KEY_ENUM:
-		return k->alias ? either(choices_schema(k), type_schema("boolean")) : choices_schema(k);
-	case CT_KEY_MIB:
-	case CT_KEY_SECONDS:
-		item = type_schema("string");
-		ct_json_set_str(item, "pattern",
-				k->type == CT_KEY_MIB ? "^[0-9.eE+-]+ ?(KiB|MiB|GiB)$" : "^[0-9.eE+-]+ ?(ms|s|min|h)$");
-		item = either(number_schema(k), item);
-		return k->flags & CT_KEY_AUTO ? either(auto_schema(), item) : item;
-	case CT_KEY_INTS:
-	case CT_KEY_FLOATS:
-	case CT_KEY_STRS:
-		j = type_schema("array");
-		ct_json_set(j, "items", k->type == CT_KEY_STRS ? type_schema("string") : number_schema(k));
-		ct_json_set_i64(j, "minItems", k->min_n);
-		ct_json_set_i64(j, "maxItems", k->max_n);
-		return j;
-	case CT_KEY_SIZES:
-		return sizes_schema(k);
-	default:
-		if (k->flags & CT_KEY_RANGE) {
-			item = type_schema("string");
-			ct_json_set_str(item, "pattern", "^[0-9]+\\.\\.[0-9]+$");
-			return either(number_schema(k), item);
-		}
-		return k->flags & CT_KEY_AUTO ? either(number_schema(k), auto_schema()) : number_schema(k);
-	}
-}
-
-static ct_json *object_schema(const char *doc)
-{
-	ct_json *j = type_schema("object");
-
-	if (doc)
-		ct_json_set_str(j, "description", doc);
-	ct_json_set_bool(j, "additionalProperties", false);
-	return j;
-}
-
-static ct_json *key_schema(const struct ct_key *k)
-{
-	ct_json *j = value_schema(k);
-	struct ct_str b = {0};
-
-	ct_str_addf(&b, "%s (default: ", k->doc);
-	add_default(k, &b, "");
-	ct_str_add(&b, ")");
-	ct_json_set_str(j, "description", ct_str_text(&b));
-	ct_str_release(&b);
-	return j;
-}
-
-static ct_json *properties(const char *prefix);
-
-/* Adds the key itself and the keys below it as the properties of an object. */
-static void add_parts(const struct ct_key *k, ct_json *j)
-{
-	struct ct_str prefix = {0};
-	ct_json *parts;
-
-	ct_str_addf(&prefix, "%s.", k->name);
-	parts = properties(ct_str_text(&prefix));
-	ct_json_set(parts, CT_KEY_OWN_PART, type_schema("string"));
-	ct_json_set(j, "properties", parts);
-	ct_json_set_bool(j, "additionalProperties", false);
-	ct_str_release(&prefix);
-}
-
-/* Returns the keys and sections directly below `prefix` ("" or, for example, "data."). */
-static ct_json *properties(const char *prefix)
-{
-	ct_json *all = ct_json_object();
-	size_t len = strlen(prefix);
-	const struct ct_section *s;
-
-	for (size_t i = 0; i < ct__key_count(); i++) {
-		const struct ct_key *k = ct__key_at(i);
-		ct_json *j;
-
-		if (strncmp(k->name, prefix, len) != 0 || strchr(k->name + len, '.'))
-			continue;
-		j = key_schema(k);
-		if (ct__key_has_parts(k))
-			add_parts(k, j);
-		ct_json_set(all, k->name + len, j);
-	}
-	for (size_t i = 0; (s = ct__section_at(i)); i++) {
-		struct ct_str deeper = {0};
-		ct_json *j;
-
-		if (strncmp(s->name, prefix, len) != 0 || strchr(s->name + len, '.'))
-			continue;
-		ct_str_addf(&deeper, "%s.", s->name);
-		j = object_schema(s->doc);
-		ct_json_set(j, "properties", properties(ct_str_text(&deeper)));
-		ct_json_set(all, s->name + len, j);
-		ct_str_release(&deeper);
-	}
-	return all;
-}
-
-enum ct_status ct_config_json_schema(struct ct_str *out)
-{
-	ct_json *root = ct_json_object(), *all = properties(""), *base = type_schema("string");
-	enum ct_status st;
-
-	ct_json_set_str(base, "description", "Another config file to inherit from; the path is relative to this file.");
-	ct_json_set(all, "base", base);
-	ct_json_set_str(root, "$schema", "http://json-schema.org/draft-07/schema#");
-	ct_json_set_str(root, "title", "ctrain configuration");
-	ct_json_set_str(root, "type", "object");
-	ct_json_set_bool(root, "additionalProperties", false);
-	ct_json_set(root, "properties", all);
-	st = ct_json_dump(root, true, out);
-	ct_json_destroy(root);
-	if (st == CT_OK)
-		ct_str_add(out, "\n");
-	return st == CT_OK ? ct_str_status(out) : st;
 }

@@ -76,7 +76,15 @@ static bool total_matters(const struct ct_config *c)
 {
 	enum ct_schedule_kind kind = c->schedule.name;
 
-	return kind != CT_LR_CONSTANT && kind != CT_LR_STEP && kind != CT_LR_MULTISTEP;
+	return kind != CT_LR_CONSTANT && kind != CT_LR_STEP && kind != CT_LR_MULTISTEP &&
+	       kind != CT_LR_PLATEAU;
+}
+
+static bool is_default(const struct ct_key *k, const char *value)
+{
+	const bool list = k->type == CT_KEY_INTS || k->type == CT_KEY_FLOATS || k->type == CT_KEY_STRS;
+
+	return strcmp(value, k->def ? k->def : list ? "[]" : "") == 0;
 }
 
 /* Adds the keys that have at least one of the flags. */
@@ -85,11 +93,15 @@ static enum ct_status add_lines(const struct ct_config *c, unsigned flags, struc
 	for (size_t i = 0; i < ct__key_count(); i++) {
 		const struct ct_key *k = ct__key_at(i);
 
+		struct ct_str value = {0};
+
 		if (!(k->flags & flags) || !ct__key_applies(k, c))
 			continue;
-		ct_str_addf(out, "%s=", k->name);
-		ct__key_format(k, c, false, out);
-		ct_str_add(out, "\n");
+		ct__key_format(k, c, false, &value);
+		if (!(k->flags & CT_KEY_ADDED && is_default(k, ct_str_text(&value))))
+			ct_str_addf(out, "%s=%s\n", k->name, ct_str_text(&value));
+		out->failed |= value.failed;
+		ct_str_release(&value);
 	}
 	return ct_str_status(out);
 }

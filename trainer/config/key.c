@@ -48,29 +48,14 @@ const char *ct__key_only(const struct ct_key *k, size_t *controller)
 	return eq + 1;
 }
 
-void ct__add_number(struct ct_str *out, double v)
-{
-	char text[40];
-
-	for (int digits = 1; digits <= 17; digits++) {
-		snprintf(text, sizeof(text), "%.*g", digits, v);
-		if (strtod(text, NULL) == v)
-			break;
-	}
-	/* 1000000 instead of 1e+06. */
-	if (strchr(text, 'e') && fabs(v) >= 1 && fabs(v) < 1e15 && v == floor(v))
-		snprintf(text, sizeof(text), "%.0f", v);
-	ct_str_add(out, text);
-}
-
 void ct__key_add_range(const struct ct_key *k, struct ct_str *out)
 {
 	bool open_lo = k->flags & CT_KEY_OPEN_LO, open_hi = k->flags & CT_KEY_OPEN_HI;
 
 	ct_str_add(out, open_lo ? "above " : "from ");
-	ct__add_number(out, k->lo);
+	ct_str_add_f64(out, k->lo);
 	ct_str_add(out, open_hi ? " to below " : " to ");
-	ct__add_number(out, k->hi);
+	ct_str_add_f64(out, k->hi);
 }
 
 void ct__key_describe(const struct ct_key *k, struct ct_str *out)
@@ -97,6 +82,8 @@ void ct__key_describe(const struct ct_key *k, struct ct_str *out)
 		return;
 	}
 	ct_str_add(out, kinds[k->type]);
+	if (k->type == CT_KEY_STRS && k->flags & CT_KEY_AUTO)
+		ct_str_add(out, ", or auto");
 	if (k->type == CT_KEY_BOOL || k->type == CT_KEY_STR || k->type == CT_KEY_STRS)
 		return;
 	ct_str_add(out, " ");
@@ -279,7 +266,7 @@ static void add_list(struct ct_str *out, const struct ct_key *k, const void *slo
 		if (k->type == CT_KEY_INTS)
 			ct_str_addf(out, "%lld", (long long)ints->v[i]);
 		else if (k->type == CT_KEY_FLOATS)
-			ct__add_number(out, floats->v[i]);
+			ct_str_add_f64(out, floats->v[i]);
 		else
 			add_text(out, texts->v[i], yaml);
 	}
@@ -335,6 +322,6 @@ void ct__key_format(const struct ct_key *k, const struct ct_config *c, bool yaml
 		if (k->flags & CT_KEY_AUTO && *(const double *)slot == CT_CFG_AUTO)
 			ct_str_add(out, "auto");
 		else
-			ct__add_number(out, *(const double *)slot);
+			ct_str_add_f64(out, *(const double *)slot);
 	}
 }

@@ -1,40 +1,119 @@
 #include "trainer/config/problems_impl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_WHERE 4200 /* a path of any length and a position */
+#define MAX_SHOWN 100  /* bytes of a line that are shown */
+#define WIDE 7         /* width of a line number, with the spaces before it */
 
-void ct__problems_add(struct ct_problems *p, const char *where, const char *fmt, ...)
+void ct__problems_add_file(struct ct_problems *p, const char *name, const char *text)
 {
-	va_list ap;
-
-	p->n++;
-	if (p->n > CT_MAX_PROBLEMS)
+	if (p->n_files == CT_MAX_PROBLEM_FILES)
 		return;
+	p->files[p->n_files].name = name;
+	p->files[p->n_files++].text = text;
+}
+
+/* Returns the text of the file that `where` names, and its position, or NULL. */
+static const char *text_at(const struct ct_problems *p, const char *where, long *line, long *column)
+{
+	for (size_t i = 0; i < p->n_files; i++) {
+		size_t len = strlen(p->files[i].name);
+		char *end;
+
+		if (strncmp(where, p->files[i].name, len) != 0 || where[len] != ':')
+			continue;
+		*line = strtol(where + len + 1, &end, 10);
+		if (*end != ':')
+			continue;
+		*column = strtol(end + 1, &end, 10);
+		if (!*end && *line > 0 && *column > 0)
+			return p->files[i].text;
+	}
+	return NULL;
+}
+
+/* Appends the line, and a mark below the word at this column, which counts characters. */
+static void add_excerpt(struct ct_str *out, const char *text, long line, long column)
+{
+	size_t len, at = 0, width = 0, word;
+
+	for (long i = 1; i < line && text; i++) {
+		text = strchr(text, '\n');
+		text = text ? text + 1 : NULL;
+	}
+	len = text ? strcspn(text, "\r\n") : 0;
+	/* The place is after the end of the line if something is missing there. */
+	for (long i = 1; i < column && at < len; i++) {
+		char shown[5];
+
+		at += ct_escape_next(text + at, len - at, shown);
+		width += shown[0] == '\\' && shown[1] ? strlen(shown) : 1;
+	}
+	if (len == 0 || strspn(text, " ") >= len || at > MAX_SHOWN)
+		return;
+	word = strcspn(text + at, " :,]}\r\n");
+	if (word > len - at)
+		word = len - at;
+	ct_str_addf(out, "\n%*ld | ", WIDE, line);
+	ct_str_add_escaped(out, text, len, MAX_SHOWN);
+	ct_str_addf(out, "\n%*s | %*s^", WIDE, "", (int)width, "");
+	for (size_t i = 1; i < word && at + i < MAX_SHOWN; i++) {
+		if (((unsigned char)text[at + i] & 0xC0) != 0x80)
+			ct_str_add(out, "^");
+	}
+}
+
+/* Starts a problem. Returns false if it is only counted. */
+static bool begin(struct ct_problems *p, const char *where)
+{
+	if (++p->n > CT_MAX_PROBLEMS)
+		return false;
 	if (p->text.len > 0)
 		ct_str_add(&p->text, "\n");
 	ct_str_add_escaped(&p->text, where, strlen(where), MAX_WHERE);
+	return true;
+}
+
+void ct__problems_add(struct ct_problems *p, const char *where, const char *fmt, ...)
+{
+	const char *text;
+	long line, column;
+	va_list ap;
+
+	if (!begin(p, where))
+		return;
 	ct_str_add(&p->text, ": error: ");
 	va_start(ap, fmt);
 	ct_str_addv(&p->text, fmt, ap);
 	va_end(ap);
+	text = text_at(p, where, &line, &column);
+	if (text)
+		add_excerpt(&p->text, text, line, column);
+}
+
+void ct__problems_add_whole(struct ct_problems *p, const char *file, const char *text)
+{
+	if (begin(p, file))
+		ct_str_addf(&p->text, ":1:1: error: %s", text);
 }
 
 enum ct_status ct__problems_status(const struct ct_problems *p)
 {
-	enum ct_status st;
-
 	if (p->n == 0)
 		return CT_OK;
 	CT_TRY(ct_str_status(&p->text));
-	if (p->n <= CT_MAX_PROBLEMS)
+	if (p->n == 1)
 		return CT_FAIL(CT_CONFIG, "%s", ct_str_text(&p->text));
-	st = CT_FAIL(CT_CONFIG, "%s\nand %zu more problems", ct_str_text(&p->text), p->n - CT_MAX_PROBLEMS);
-	return st;
+	if (p->n <= CT_MAX_PROBLEMS)
+		return CT_FAIL(CT_CONFIG, "%s\n%zu mistakes", ct_str_text(&p->text), p->n);
+	return CT_FAIL(CT_CONFIG, "%s\nand %zu more problems; %zu mistakes in all", ct_str_text(&p->text),
+		       p->n - CT_MAX_PROBLEMS, p->n);
 }
 
 void ct__problems_release(struct ct_problems *p)
 {
 	ct_str_release(&p->text);
-	p->n = 0;
+	p->n = p->n_files = 0;
 }

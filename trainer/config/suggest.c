@@ -4,6 +4,8 @@
 
 #include "trainer/config/config_impl.h"
 
+#define SHOWN_VALUE 60 /* longest value that is repeated in a suggestion */
+
 static const char *last_part(const char *name)
 {
 	const char *dot = strrchr(name, '.');
@@ -56,34 +58,105 @@ static const char *near_in_section(const char *name)
 	return NULL;
 }
 
-const char *ct_config_key_meant(const char *name)
+/* Returns true if a user's value for a key of another program can also be the value of this key. */
+static bool fits(const char *key, const char *value)
+{
+	const struct ct_key *k = key ? ct__key_find(key) : NULL;
+	double number;
+
+	if (!k)
+		return true;
+	switch (k->type) {
+	case CT_KEY_INT:
+	case CT_KEY_FLOAT:
+		if (ct_parse_f64(value, &number) == CT_OK)
+			return true;
+		ct_error_clear();
+		return false;
+	case CT_KEY_ENUM:
+		return ct_choice_find(k->choices, value) >= 0;
+	case CT_KEY_BOOL:
+		return strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
+	case CT_KEY_INTS:
+	case CT_KEY_FLOATS:
+		return value[0] == '[';
+	default:
+		return strcasecmp(value, "true") != 0 && strcasecmp(value, "false") != 0;
+	}
+}
+
+struct ct_key_hint ct_config_key_meant(const char *name, const char *given)
 {
 	const struct ct_key *k = ct__key_find(name);
-	const char *synonym = k ? NULL : ct__key_synonym(name);
+	const struct ct_synonym *s = k ? NULL : ct__key_synonym(name);
 
-	return k ? k->name : synonym ? synonym : same_last_part(name);
+	if (!s)
+		return (struct ct_key_hint){.key = k ? k->name : same_last_part(name), .value = given};
+	if (!given || !fits(s->key, given))
+		given = s->example;
+	return (struct ct_key_hint){.key = s->key, .value = given, .note = s->note};
 }
 
 const char *ct_config_key_suggest(const char *name)
 {
-	const char *words[CT__KEYS_MAX], *near = ct__key_synonym(name);
+	const struct ct_synonym *s = ct__key_synonym(name);
+	const char *words[CT__KEYS_MAX], *near;
 	const size_t n_keys = ct__key_count();
 
+	if (s)
+		return s->key;
 	for (size_t i = 0; i < n_keys; i++)
 		words[i] = ct__key_at(i)->name;
-	if (!near)
-		near = near_in_section(name);
+	near = near_in_section(name);
 	if (!near)
 		near = same_last_part(name);
 	return near ? near : ct_suggest(name, words, n_keys);
 }
 
-void ct__key_suggest(const char *name, struct ct_str *out)
+/* "Write wd: 0.1 in the section optim", or "Write optim.wd=0.1". */
+static void add_line(const char *key, const char *value, bool is_file, struct ct_str *out)
 {
-	const char *near = ct_config_key_suggest(name);
+	const char *last = last_part(key);
+	struct ct_str shown = {0};
 
+	ct_str_add_escaped(&shown, value, strlen(value), SHOWN_VALUE);
+	if (is_file && last > key)
+		ct_str_addf(out, " Write \"%s: %s\" in the section %.*s", last, ct_str_text(&shown),
+			    (int)(last - key - 1), key);
+	else if (is_file)
+		ct_str_addf(out, " Write \"%s: %s\" at the top level", key, ct_str_text(&shown));
+	else
+		ct_str_addf(out, " Write %s=%s", key, ct_str_text(&shown));
+	ct_str_release(&shown);
+}
+
+void ct__key_suggest(const char *name, const char *value, bool is_file, struct ct_str *out)
+{
+	const bool other = ct__key_synonym(name);
+	const char *near = ct_config_key_suggest(name);
+	struct ct_key_hint hint = {0};
+
+	if (other)
+		hint = ct_config_key_meant(name, value && strlen(value) <= SHOWN_VALUE ? value : NULL);
 	if (near)
 		ct_str_addf(out, "; did you mean \"%s\"?", near);
-	if (near && near == ct__key_synonym(name) && strcmp(near, "launch.procs") == 0)
-		ct_str_add(out, " ctrain starts one process for each device, and sums the gradients over all of them");
+	if (near && hint.value)
+		add_line(near, hint.value, is_file, out);
+	if (hint.note)
+		ct_str_addf(out, near ? " (%s)" : "; %s", hint.note);
+}
+
+bool ct_config_key_at(size_t i, struct ct_config_key *out)
+{
+	const struct ct_synonym *s;
+	const struct ct_key *k;
+
+	if (i >= ct__key_count())
+		return false;
+	k = ct__key_at(i);
+	*out = (struct ct_config_key){
+		.name = k->name, .doc = k->doc, .choices = k->choices, .boolean = k->type == CT_KEY_BOOL};
+	for (size_t n = 0; !out->other_names && (s = ct__synonym_at(n)); n++)
+		out->other_names = s->key && strcmp(s->key, k->name) == 0 ? s->words : NULL;
+	return true;
 }

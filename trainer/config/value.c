@@ -443,6 +443,10 @@ enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_ya
 			CT_TRY(store_scalar(&t, v, slot));
 	} else if (v->kind == CT_YAML_LIST) {
 		CT_TRY(store_list(&t, v, slot));
+	} else if (v->kind == CT_YAML_SCALAR && t.k->flags & CT_KEY_AUTO && strcmp(v->text, "auto") == 0) {
+		struct ct_yaml_node *item = (struct ct_yaml_node *)(uintptr_t)v;
+		const struct ct_yaml_node list = {.kind = CT_YAML_LIST, .items = &item, .n = 1};
+		CT_TRY(store_list(&t, &list, slot));
 	} else {
 		ct__key_describe(t.k, &b);
 		complain(&t, v, "is %s instead of a list; write it in the form [a, b] (%s)",
