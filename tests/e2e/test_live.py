@@ -10,7 +10,7 @@ import struct
 import termios
 import time
 
-from harness import OK, SLOW, STOPPED, Case, main, state_of
+from harness import COMM, DATA, NUMERIC, OK, SLOW, STOPPED, Case, main, read_text, state_of
 
 CSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -18,7 +18,7 @@ CSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """A pseudo-terminal with a program on it; keeps (moment's width, text) of everything that was written."""
 
-    def __init__(self, case, *args, columns=80, env=None, tostop=False, prefix=()):
+    def __init__(self, case, *args, columns=80, env=None, tostop=False, prefix=(), command=None):
         self.case = case
         self.master, slave = pty.openpty()
         case.addCleanup(os.close, self.master)
@@ -32,7 +32,8 @@ class Terminal:
         def own_terminal():
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
-        self.process = case.start(case.config(), f"run.dir={case.path('run')}", *args, env={"TERM": "xterm", **(env or {})},
+        command = command or (case.config(), f"run.dir={case.path('run')}")
+        self.process = case.start(*command, *args, env={"TERM": "xterm", "LC_ALL": "C", **(env or {})},
                                   stdin=slave, stdout=slave, stderr=slave, preexec_fn=own_terminal, prefix=prefix)
         os.close(slave)
 
@@ -78,13 +79,34 @@ class Terminal:
     def text(self):
         return "".join(t for _, t in self.chunks)
 
+    def screen(self):
+        """The lines that a terminal of a constant width shows in the end, including those that have been scrolled off."""
+        rows, row, column = [""], 0, 0
+        for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|.", self.text, re.S):
+            line = rows[row]
+            if part == "\r":
+                column = 0
+            elif part == "\n" or (part[0] != "\x1b" and column == self.columns):
+                row, column = row + 1, column if part == "\n" else 0
+                rows += [""] * (row + 1 - len(rows))
+            elif part == "\x1b[A":
+                row = max(row - 1, 0)
+            elif part in ("\x1b[J", "\x1b[K"):
+                rows[row] = line[:column]
+                if part == "\x1b[J":
+                    del rows[row + 1:]
+            if part[0] not in "\r\n\x1b":
+                rows[row] = rows[row].ljust(column)[:column] + part + rows[row][column + 1:]
+                column += 1
+        return rows
+
     def status_lines(self, since=0):
-        """(width, line) of each drawing of the status line."""
+        """(width, line) of each drawing of the first or the second live line."""
         found = []
         for columns, text in self.chunks[since:]:
             for part in re.split(r"[\r\n]", text):
                 part = CSI.sub("", part)
-                if re.match(r"(eval  |saving  )?epoch \d+/", part):
+                if re.match(r"(eval  |saving  )?epoch \d+/|loss ", part):
                     found.append((columns, part))
         return found
 
@@ -101,14 +123,33 @@ class Live(Case):
         self.assertGreater(len(lines), 2, repr(t.text))
         for columns, line in lines:
             self.assertLess(len(line), columns, line)
-        whole = re.compile(r"epoch \d+/60  step \d+/1260  \d+%  [\d.]+[kM]? img/s  loss [\d.e-]+  eta [\d.]+s$")
-        self.assertTrue(any(whole.match(line) for _, line in lines), lines)
+        for whole in (r"epoch \d+/60  [#.]+  \d+%  step \d+/1260  [\d.]+[kM]? img/s  eta [\d.]+s$",
+                      r"loss [\d.e-]+  [_.~=+*#-]+  (best top1 [\d.]+  )?(compute|wait|data|other) \d+%"):
+            self.assertTrue(any(re.match(whole, line) for _, line in lines), lines)
         plain = CSI.sub("", t.text)
         for word in ("2 ranks", "done", self.digest()[:8], "top1"):
             self.assertIn(word, plain)
-        after = plain[plain.rindex("top1"):]
-        self.assertNotRegex(after, r"epoch \d+/60  step", "a status line stands below the summary")
+        after = plain[plain.rindex("best top1"):]
+        self.assertNotRegex(after, r"epoch \d+/60  ", "a status line stands below the summary")
         self.assertEqual(self.metrics(kind="end")[0]["step"], 1260)
+
+    def test_epoch_lines_fit(self):
+        """No line is longer than the terminal is wide, so that nothing is broken in the middle of a word, except for a single word."""
+        t = Terminal(self, "train.epochs=3", columns=50, env={"LC_ALL": "C.UTF-8"})
+        self.assert_code(t.finish(), OK)
+        plain = CSI.sub("", t.text)
+        for line in re.split(r"[\r\n]+", plain):
+            self.assertTrue(len(line) <= 50 or len(line.split()) <= 2, line)
+        for epoch in (1, 2, 3):
+            self.assertRegex(plain, rf"[\r\n]epoch {epoch}  loss [\d.]+  (evaluation loss [\d.]+  )?top1 0\.\d{{4}}( best)?")
+        self.assertRegex(plain, r"epoch 1  .*top1 0\.\d{4} best")
+        self.assertRegex(t.text, "[\u2581-\u2588]{2}")
+        # The live lines are gone, and every other line is there once.
+        screen = t.screen()
+        self.assertEqual([line for line in screen if re.match(r"(eval  |saving  )?epoch \d+/|loss ", line)], [], screen)
+        self.assertEqual([line[:7] for line in screen if re.match(r"epoch \d+  loss", line)], ["epoch 1", "epoch 2", "epoch 3"], screen)
+        self.assertTrue(all(len(line) <= 50 for line in screen))
+        self.assertRegex(plain, r"\n  bound by ")
 
     def last_lines_fit(self, lines, n):
         return len(lines) >= n and all(len(line) < width for width, line in lines[-n:])
@@ -130,7 +171,11 @@ class Live(Case):
         t.press(b"\x03")
         r = t.finish()
         self.assert_code(r, STOPPED)
-        self.assertIn("run the same command again", CSI.sub("", t.text))
+        plain = CSI.sub("", t.text)
+        self.assertIn("run the same command again", plain)
+        # The user has asked for it.
+        self.assertRegex(plain, r"[\r\n]ctrain: stopped by a signal at step \d+; the checkpoint is saved")
+        self.assertNotIn("error", plain)
         self.assertEqual(self.marked(), {})
         self.assertEqual(self.metrics(kind="end")[-1]["status"], "stopped by a signal")
 
@@ -154,6 +199,25 @@ class Live(Case):
         self.assert_code(r, OK)
         self.assertNotRegex(CSI.sub("", t.text), "timed out|lost|error|waited")
         self.assert_equals_reference(*sets)
+
+    def test_control_z_on_one_of_two_nodes(self):
+        """The node that goes on waits for the other one, for up to dist.timeout, and neither is given up."""
+        nodes = ("--nodes", 2, "--master-addr", "127.0.0.1", "--master-port", self.free_port())
+        sets = ("train.epochs=8", "launch.procs=1", "dist.timeout=60", "dist.open_network=true", *nodes)
+        shell = ("bash", "--norc", "-ic", '"$0" "$@"; echo SUSPENDED; read -r go; fg; exit $?')
+        other = self.start_training(*sets, "--node-rank", 0)
+        t = Terminal(self, *sets, "--node-rank", 1, prefix=shell, env={"CTRAIN_FAILPOINT": "step:30@1=stop"})
+        self.until_stopped(1, t.process)
+        t.press(b"\x1a")
+        t.until(lambda: "SUSPENDED" in t.text, "prompt of the shell")
+        time.sleep(4)  # not to wait for something: longer than several heartbeats
+        self.assertIsNone(other.popen.poll(), "node 0 waits")
+        t.press(b"go\n")
+        self.assert_code(t.finish(), OK)
+        r = other.wait()
+        self.assert_code(r, OK)
+        self.assertNotRegex(CSI.sub("", t.text) + r.out + r.err, "timed out|lost|error")
+        self.assert_equals_reference("train.epochs=8")
 
     def test_control_c_twice(self):
         t = Terminal(self, *LONG, env={"CTRAIN_FAILPOINT": "step:30@1=stop"})
@@ -190,6 +254,11 @@ class Live(Case):
         t = Terminal(self, "train.max_steps=8", env={"NO_COLOR": "1"})
         self.assert_code(t.finish(), OK)
         self.assertNotRegex(t.text, r"\x1b\[[0-9;]*m")
+        t = Terminal(self, "train.max_steps=60")
+        self.assert_code(t.finish(), OK)
+        self.assertRegex(t.text, r"\x1b\[36m[#.]+\x1b\[0m  \d+%")
+        self.assertIn("\x1b[1mdone\x1b[0m", self.train("train.max_steps=7", run="forced", env={"FORCE_COLOR": "1"}).out)
+        self.assertNotIn("\x1b", self.train("train.max_steps=7", run="piped").out)
 
     def test_long_names_do_not_break_the_line(self):
         t = Terminal(self, "train.max_steps=30", "train.epochs=0", "run.name=" + "x" * 150, columns=30)
@@ -206,6 +275,95 @@ class Live(Case):
     def test_forced_live(self):
         r = self.train("log.console=live", "train.epochs=20", env={"TERM": "xterm"})
         self.assertIn("\r", r.err)
+
+
+class Watch(Case):
+    def watch(self, run="run"):
+        return Terminal(self, command=("watch", self.path(run)))
+
+    def test_running(self):
+        p = self.start_training("train.epochs=1000", "log.every=5", "train.eval_every=1")
+        self.until_step(50, p)
+        t = self.watch()
+        t.until(lambda: len(t.status_lines()) >= 4, "live lines of the run")
+        self.assertRegex(CSI.sub("", t.text), r"mlp on synthetic, fp32, 2 ranks on ")
+        p.signal(signal.SIGTERM)
+        self.assert_code(p.wait(), STOPPED)
+        self.assert_code(t.finish(), STOPPED)
+        plain = CSI.sub("", t.text)
+        self.assertRegex(plain, r"\nstopped by a signal\r\n  steps ")
+        self.assertRegex(plain, r"ctrain: \S+ was stopped by a signal at step")
+        # Every epoch since the start is shown once.
+        epochs = [int(n) for n in re.findall(r"[\r\n]epoch (\d+)  loss", plain)]
+        self.assertEqual(epochs, list(range(epochs[0], epochs[0] + len(epochs))))
+
+    def test_ended(self):
+        self.train("train.epochs=9", "log.every=20")
+        r = self.run_ctrain("watch", self.path("run"))
+        self.assertEqual(re.findall(r"(?m)^epoch (\d+)  step \d+  training loss", r.out), ["5", "6", "7", "8", "9"])
+        self.assertIn(f"best top1     {self.metrics(kind='end')[0]['best_top1']:.4f}", r.out)
+        self.assertIn(self.digest(), r.out)
+        r = self.run_ctrain("watch", self.path("nowhere"), expect=DATA)
+        self.assertRegex(r.err, "nowhere is not a run directory")
+
+    def test_failed_and_lost(self):
+        self.train(*Messages.DIVERGES, expect=NUMERIC)
+        r = self.run_ctrain("watch", self.path("run"), expect=NUMERIC)
+        self.assertRegex(r.err, r"ctrain: error: \S+ has failed: the loss is ")
+        p = self.start_training("train.epochs=1000", run="lost", env={"CTRAIN_FAILPOINT": "step:30@1=stop"})
+        self.until_stopped(1, p)
+        t = self.watch("lost")
+        t.until(lambda: t.status_lines(), "live lines of the run")
+        p.signal(signal.SIGKILL)
+        p.wait()
+        self.assert_code(t.finish(), COMM)
+        self.assertRegex(CSI.sub("", t.text), r"lost has ended without a message, at step \d+")
+
+    def test_control_c(self):
+        p = self.start_training("train.epochs=1000", env={"CTRAIN_FAILPOINT": "step:30@1=stop"})
+        self.until_stopped(1, p)
+        t = self.watch()
+        t.until(lambda: t.status_lines(), "live lines of the run")
+        t.press(b"\x03")
+        self.assertEqual(t.finish().code, -signal.SIGINT)
+        self.assertIsNone(p.popen.poll(), "the run goes on")
+
+
+class Messages(Case):
+    DIVERGES = ("data.name=synthetic_regression", "data.shape=10,1,1", "data.targets=5", "model.hidden=10", "optim.lr=1000", "train.epochs=20")
+    STAGES = "reading data: synthetic\ncompiling mlp for 24x1x12x12\nctrain "  # 24 rows of a rank
+
+    def test_stages_before_training(self):
+        r = self.train()
+        self.assertTrue(r.out.startswith(self.STAGES), r.out)
+        r = self.train("train.epochs=3")
+        self.assertRegex(r.out, r"compiling mlp for 24x1x12x12\nreading checkpoint \S+/step-0{10}42\nctrain ")
+
+    def test_stages_on_a_terminal(self):
+        t = Terminal(self, "train.max_steps=5")
+        self.assert_code(t.finish(), OK)
+        # Each is drawn in place, and erased before the next line.
+        for what in ("reading data: synthetic", "compiling mlp for 24x1x12x12"):
+            self.assertIn("\r" + what + "\x1b[J\r", t.text)
+        self.assertLess(t.text.index("compiling mlp"), t.text.index("ctrain 0."))
+
+    def test_quiet(self):
+        for option in ("-q", "--quiet", "log.console=off"):
+            r = self.train(option, run=f"run{option}")
+            self.assertEqual(r.out + r.err, "")
+
+    def test_verbose(self):
+        remark = r"(?m)^\d\d:\d\d:\d\d\.\d{3} info 0/2 worker: start: joined in"
+        self.assertNotRegex(self.train().err, remark)
+        self.assertRegex(self.train("-v", run="verbose").err, remark)
+        self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), remark)
+
+    def test_mistakes_name_no_rank(self):
+        for sets, code, message in ((("model.weights=no.safetensors",), DATA, "model.weights: cannot open checkpoint no.safetensors"),
+                                    (self.DIVERGES, NUMERIC, "the loss is (nan|inf) at step ")):
+            r = self.train(*sets, run=f"run{code}", expect=code)
+            self.assertRegex(r.err, rf"(?m)^ctrain: error: {message}")
+            self.assertNotIn("rank 0", r.err)
 
 
 class Unread(Case):
@@ -237,7 +395,7 @@ class Unread(Case):
         self.assertEqual(len(self.losses()), 150 * 21)
         text = self.read(reader)
         self.assertIn("epoch 1  step 1  loss", text)
-        for line in text.splitlines()[6:-1]:
+        for line in text[text.index("epoch 1"):].splitlines()[:-1]:
             self.assertRegex(line, r"^epoch \d+  ")
 
     def test_reader_comes_back(self):
@@ -257,7 +415,7 @@ class Unread(Case):
         self.assertGreaterEqual(int(re.search(r"epoch \d+  step (\d+)  loss", after)[1]), step)
 
     def test_reason_is_on_the_disk(self):
-        p, reader = self.start_unread("data.name=synthetic_regression", "data.shape=10,1,1", "data.targets=5", "model.hidden=10", "optim.lr=1000", "train.epochs=20")
+        p, reader = self.start_unread(*Messages.DIVERGES)
         self.until(lambda: self.metrics(kind="end", partial=True), "the end was in metrics.jsonl", None)
         self.assert_code(p.wait(30), 6)
         self.assertRegex(self.metrics(kind="end")[0]["message"], "the loss is")

@@ -104,6 +104,37 @@ static void test_communication(void **state)
 	       "spent 20 % of the time (20.0 ms per step) waiting for gradients; to get below 5 %: batch.per_rank=48 instead of 10, or train.accumulate=5");
 }
 
+/* The gradients are small, so they cannot be what the ranks wait for. */
+static void test_waiting(void **state)
+{
+	struct ct_rank_times r[2] = {calm, calm};
+	struct ct_bottleneck_facts f = {.ranks = r,
+					.world = 2,
+					.steps = 1000,
+					.per_rank = 10,
+					.cpus = 8,
+					.reduced_bytes = 115343, /* 0.11 MiB */
+					.n_buckets = 1,
+					.one_host = true};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		r[i].compute_s = 75;
+		r[i].exposed_s = 20 + 2 * i;
+	}
+	expect(&f, CT_BOTTLENECK_WAITING,
+	       "bound by waiting: all ranks spent 20 % of the time (20.0 ms per step) waiting for each other, but to sum their "
+	       "gradients (113 KiB) takes less than 0.7 ms");
+	/* 200 MiB take this long, and so does a small sum over a slow network. */
+	f.reduced_bytes = 200 << 20;
+	expect(&f, CT_BOTTLENECK_COMM, "bound by communication");
+	f.reduced_bytes = 1 << 20;
+	f.one_host = false;
+	expect(&f, CT_BOTTLENECK_COMM, "bound by communication");
+	f.reduced_bytes = 1000;
+	expect(&f, CT_BOTTLENECK_WAITING, "takes less than 5.0 ms");
+}
+
 static void test_slow_rank(void **state)
 {
 	struct ct_rank_times r[3] = {calm, calm, calm};
@@ -155,9 +186,8 @@ static void test_other_programs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_compute),        cmocka_unit_test(test_data),
-		cmocka_unit_test(test_communication),  cmocka_unit_test(test_slow_rank),
-		cmocka_unit_test(test_other_programs),
+		cmocka_unit_test(test_compute),   cmocka_unit_test(test_data),    cmocka_unit_test(test_communication),
+		cmocka_unit_test(test_slow_rank), cmocka_unit_test(test_waiting), cmocka_unit_test(test_other_programs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

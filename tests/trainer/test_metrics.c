@@ -101,7 +101,7 @@ static void test_lines(void **state)
 				    .exposed_comm_ms = 4,
 				    .optim_ms = 5,
 				    .other_ms = 6,
-				    .grad_norm = -1};
+				    .grad_norm = -1, .weight_norm = -1};
 	struct ct_run_summary end = {.status = "done",
 				     .step = 50,
 				     .epoch = 2,
@@ -115,11 +115,13 @@ static void test_lines(void **state)
 	ct_json *j;
 
 	(void)state;
-	assert_ok(ct_metrics_open(run, 0, true, CT_CFG_CONSOLE_OFF, &m));
+	assert_ok(ct_metrics_open(run, 0, true, NULL, &m));
 	assert_ok(ct_metrics_run(m, run_object(0)));
 	assert_ok(ct_metrics_step(m, &s));
 	s.loss = INFINITY;
 	s.grad_norm = 2.5;
+	s.weight_norm = 12.5;
+	s.memory_bytes = 123456789012;
 	s.loss_scale = 1024;
 	s.skipped_updates = 3;
 	assert_ok(ct_metrics_step(m, &s));
@@ -142,11 +144,15 @@ static void test_lines(void **state)
 	assert_num(j, "loss", 0.1 + 0.2);
 	assert_num(j, "exposed_comm_ms", 4);
 	assert_null(ct_json_get(j, "grad_norm"));
+	assert_null(ct_json_get(j, "weight_norm"));
+	assert_null(ct_json_get(j, "memory_bytes"));
 	assert_null(ct_json_get(j, "loss_scale"));
 	assert_null(ct_json_get(j, "skipped_updates"));
 	ct_json_destroy(j);
 	j = line_at(text, 2);
 	assert_num(j, "grad_norm", 2.5);
+	assert_num(j, "weight_norm", 12.5);
+	assert_num(j, "memory_bytes", 123456789012);
 	assert_num(j, "loss_scale", 1024);
 	assert_num(j, "skipped_updates", 3);
 	assert_non_null(ct_json_get(j, "loss"));
@@ -254,17 +260,17 @@ static void test_cut_large(void **state)
 
 static void test_resume(void **state)
 {
-	struct ct_step_metrics s = {.grad_norm = -1};
+	struct ct_step_metrics s = {.grad_norm = -1, .weight_norm = -1};
 	char *run = new_run("resume"), *text;
 	ct_metrics_log *m;
 
 	(void)state;
-	assert_ok(ct_metrics_open(run, 0, false, CT_CFG_CONSOLE_OFF, &m));
+	assert_ok(ct_metrics_open(run, 0, false, NULL, &m));
 	assert_ok(ct_metrics_run(m, run_object(0)));
 	for (s.step = 1; s.step <= 20; s.step++)
 		assert_ok(ct_metrics_step(m, &s));
 	ct_metrics_close(m);
-	assert_ok(ct_metrics_open(run, 12, false, CT_CFG_CONSOLE_OFF, &m));
+	assert_ok(ct_metrics_open(run, 12, false, NULL, &m));
 	assert_ok(ct_metrics_run(m, run_object(12)));
 	for (s.step = 13; s.step <= 15; s.step++)
 		assert_ok(ct_metrics_step(m, &s));
@@ -277,7 +283,7 @@ static void test_resume(void **state)
 
 static void test_disk_full(void **state)
 {
-	struct ct_step_metrics s = {.step = 1, .grad_norm = -1};
+	struct ct_step_metrics s = {.step = 1, .grad_norm = -1, .weight_norm = -1};
 	char *run = new_run("full");
 	enum ct_status st = CT_OK;
 	struct rlimit was, small;
@@ -287,7 +293,7 @@ static void test_disk_full(void **state)
 	(void)signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
 	small = (struct rlimit){4096, was.rlim_max};
-	assert_ok(ct_metrics_open(run, 0, true, CT_CFG_CONSOLE_OFF, &m));
+	assert_ok(ct_metrics_open(run, 0, true, NULL, &m));
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
 	for (int i = 0; i < 100 && st == CT_OK; i++)
 		st = ct_metrics_step(m, &s);
@@ -310,7 +316,7 @@ static void test_links_are_not_followed(void **state)
 	assert_ok(ct_file_replace(victim, "precious", 8));
 	assert_ok(ct_file_replace(path, old, strlen(old)));
 	assert_int_equal(symlink("victim", temp), 0);
-	assert_ok(ct_metrics_open(run, 5, false, CT_CFG_CONSOLE_OFF, &m));
+	assert_ok(ct_metrics_open(run, 5, false, NULL, &m));
 	ct_metrics_close(m);
 	assert_int_equal(lstat(path, &sb), 0);
 	assert_true(S_ISREG(sb.st_mode));
@@ -320,10 +326,10 @@ static void test_links_are_not_followed(void **state)
 
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(symlink("victim", path), 0);
-	assert_fails(ct_metrics_open(run, 0, false, CT_CFG_CONSOLE_OFF, &m), CT_IO, "not a regular file but a symbolic link");
+	assert_fails(ct_metrics_open(run, 0, false, NULL, &m), CT_IO, "not a regular file but a symbolic link");
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_fails(ct_metrics_open(run, 0, false, CT_CFG_CONSOLE_OFF, &m), CT_IO, "not a regular file but a FIFO");
+	assert_fails(ct_metrics_open(run, 0, false, NULL, &m), CT_IO, "not a regular file but a FIFO");
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(rename(victim, path), 0);
 	text = read_metrics(run);
@@ -340,10 +346,9 @@ static void test_unwritable(void **state)
 	ct_metrics_log *m;
 
 	(void)state;
-	assert_fails(ct_metrics_open(in_tmpdir("nowhere"), 0, false, CT_CFG_CONSOLE_OFF, &m), CT_IO,
-		     "nowhere/metrics.jsonl");
+	assert_fails(ct_metrics_open(in_tmpdir("nowhere"), 0, false, NULL, &m), CT_IO, "nowhere/metrics.jsonl");
 	assert_ok(ct_dir_make(in_tmpdir("bad/metrics.jsonl")));
-	assert_fails(ct_metrics_open(in_tmpdir("bad"), 0, false, CT_CFG_CONSOLE_OFF, &m), CT_IO, "bad/metrics.jsonl");
+	assert_fails(ct_metrics_open(in_tmpdir("bad"), 0, false, NULL, &m), CT_IO, "bad/metrics.jsonl");
 }
 
 int main(void)

@@ -11,6 +11,12 @@
  * programs used. */
 #define QUEUED_SHARE 0.10
 #define OTHERS_SHARE 0.10
+/* What the sum of the gradients takes at most on a working system: bytes per second and seconds per bucket, within a host
+ * and over a slow network. Longer waiting has another cause. */
+#define HOST_BANDWIDTH 0.5e9
+#define HOST_LATENCY 0.5e-3
+#define NETWORK_BANDWIDTH 50e6
+#define NETWORK_LATENCY 5e-3
 /* The share of waiting time that a suggestion should reach. */
 #define GOAL_SHARE 0.05
 #define WORTHWHILE 1.1 /* minimum speedup for which a change is suggested */
@@ -27,7 +33,7 @@ struct shares {
 
 const char *ct_bottleneck_name(enum ct_bottleneck b)
 {
-	static const char *const names[] = {"compute", "data", "communication", "rank", "other programs"};
+	static const char *const names[] = {"compute", "data", "communication", "rank", "other programs", "waiting"};
 	return names[b];
 }
 
@@ -109,6 +115,28 @@ static void report_comm(const struct ct_bottleneck_facts *f, const struct shares
 		100 * s->comm, ms, 100 * GOAL_SHARE, ceil(f->per_rank * more), f->per_rank, ceil(more));
 }
 
+/* Returns the seconds of a step that the sum of the gradients can explain; infinite if unknown. */
+static double longest_reduction(const struct ct_bottleneck_facts *f)
+{
+	if (f->reduced_bytes <= 0)
+		return INFINITY;
+	return f->one_host ? f->reduced_bytes / HOST_BANDWIDTH + f->n_buckets * HOST_LATENCY
+			   : f->reduced_bytes / NETWORK_BANDWIDTH + f->n_buckets * NETWORK_LATENCY;
+}
+
+static void report_waiting(const struct ct_bottleneck_facts *f, const struct shares *s, struct ct_str *out)
+{
+	char bytes[CT_BYTES_TEXT];
+
+	ct_str_addf(
+		out,
+		"bound by waiting: all ranks spent %.0f %% of the time (%.1f ms per step) waiting for each other, but to sum their "
+		"gradients (%s) takes less than %.1f ms; something delays the ranks in turn, such as other programs or containers on "
+		"these CPUs, or a slow network file system",
+		100 * s->comm, 1e3 * f->ranks[s->last].exposed_s / (double)f->steps,
+		ct_bytes_text((uint64_t)f->reduced_bytes, bytes), 1e3 * longest_reduction(f));
+}
+
 static void report_rank(const struct ct_bottleneck_facts *f, const struct shares *s, struct ct_str *out)
 {
 	double k = 1e3 / (double)f->steps;
@@ -186,6 +214,10 @@ enum ct_bottleneck ct_bottleneck_report(const struct ct_bottleneck_facts *f, str
 	if (s.lag >= SLOW_SHARE && s.lag >= s.comm) {
 		report_rank(f, &s, out);
 		return CT_BOTTLENECK_RANK;
+	}
+	if (s.comm >= COMM_SHARE && f->ranks[s.last].exposed_s / (double)f->steps > longest_reduction(f)) {
+		report_waiting(f, &s, out);
+		return CT_BOTTLENECK_WAITING;
 	}
 	if (s.comm >= COMM_SHARE) {
 		report_comm(f, &s, out);

@@ -29,14 +29,17 @@ struct ct_bottleneck_facts {
 	const struct ct_rank_times *ranks;
 	int world;
 	uint64_t steps;
-	uint32_t per_rank;   /* samples per step and rank */
-	int loader_threads;  /* per rank; 0 if the main thread loads batches between steps */
-	int compute_threads; /* per rank */
-	int cpus;            /* CPUs that a rank may use */
-	int local_world;     /* ranks per host, from which the CPU time of other programs is computed; 0 if unknown */
-	int host_cpus;       /* CPUs of a host */
-	double flops;        /* per image, forward */
-	bool encoded;        /* images are decoded */
+	uint32_t per_rank;    /* samples per step and rank */
+	int loader_threads;   /* per rank; 0 if the main thread loads batches between steps */
+	int compute_threads;  /* per rank */
+	int cpus;             /* CPUs that a rank may use */
+	int local_world;      /* ranks per host, from which the CPU time of other programs is computed; 0 if unknown */
+	int host_cpus;        /* CPUs of a host */
+	double flops;         /* per image, forward */
+	bool encoded;         /* images are decoded */
+	double reduced_bytes; /* gradients that are summed over all ranks in each step; 0: unknown */
+	int n_buckets;        /* in which they are summed */
+	bool one_host;        /* all ranks share memory */
 };
 
 enum ct_bottleneck {
@@ -44,10 +47,12 @@ enum ct_bottleneck {
 	CT_BOTTLENECK_DATA,
 	CT_BOTTLENECK_COMM,
 	CT_BOTTLENECK_RANK,
-	CT_BOTTLENECK_OTHERS
+	CT_BOTTLENECK_OTHERS,
+	CT_BOTTLENECK_WAITING /* ranks wait for each other for longer than the gradients can take */
 };
 
-/* Returns "data", "compute", "communication", "rank" or "other programs": the value of `bound_by` in metrics.jsonl. */
+/* Returns "data", "compute", "communication", "rank", "other programs" or "waiting": the value of `bound_by` in
+ * metrics.jsonl. */
 const char *ct_bottleneck_name(enum ct_bottleneck b);
 /* Appends one sentence to out, such as "bound by data: 31 % of the time ...", or nothing if there were no steps.
  * Returns the bottleneck. */

@@ -63,3 +63,17 @@ void ct_cpu_use_since(struct ct_cpu_use *last, struct ct_rank_times *r)
 	r->host_s = now.host_s - last->host_s;
 	*last = now;
 }
+
+uint64_t ct_memory_use_now(void)
+{
+	unsigned long long total, resident = 0;
+	const long page = sysconf(_SC_PAGESIZE);
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu %llu", &total, &resident) != 2)
+		resident = 0;
+	(void)fclose(f);
+	return page > 0 ? (uint64_t)resident * (uint64_t)page : 0;
+}

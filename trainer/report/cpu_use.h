@@ -20,4 +20,7 @@ void ct_cpu_use_now(struct ct_cpu_use *out);
 /* Sets wall_s, queued_s, own_s and host_s of r to the increase since *last, then sets *last to the current counters. */
 void ct_cpu_use_since(struct ct_cpu_use *last, struct ct_rank_times *r);
 
+/* Returns the bytes of memory that this process uses now (resident set), or 0 if it is unknown. */
+uint64_t ct_memory_use_now(void);
+
 #endif

@@ -7,17 +7,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "trainer/report/console_impl.h"
 #include "trainer/report/metrics_cut_impl.h"
 #include "trainer/report/tb_events_impl.h"
 
 struct ct_metrics_log {
 	char *path;
 	int fd;
-	ct_tb *tb; /* NULL: disabled */
-	ct_console *console;
+	ct_tb *tb;           /* NULL: disabled */
+	ct_console *console; /* borrowed */
 	struct ct_str line;
 };
 
@@ -37,7 +37,7 @@ static enum ct_status open_files(ct_metrics_log *m, const char *run_dir, uint64_
 	return st;
 }
 
-enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, enum ct_cfg_console console,
+enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, ct_console *console,
 			       ct_metrics_log **out)
 {
 	enum ct_status st;
@@ -46,7 +46,7 @@ enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool t
 	CT_TRY_ALLOC(m = CT_NEW(ct_metrics_log));
 	m->fd = -1;
 	CT_TRY_GOTO(open_files(m, run_dir, resume_step, tensorboard), st, fail);
-	CT_TRY_GOTO(ct__console_create(console, &m->console), st, fail);
+	m->console = console;
 	*out = m;
 	return CT_OK;
 
@@ -59,7 +59,6 @@ void ct_metrics_close(ct_metrics_log *m)
 {
 	if (!m)
 		return;
-	ct__console_destroy(m->console);
 	ct__tb_close(m->tb);
 	if (m->fd >= 0)
 		close(m->fd);
@@ -82,6 +81,7 @@ static enum ct_status put_line(ct_metrics_log *m, ct_json *j)
 {
 	enum ct_status st;
 
+	ct_json_set_f64(j, "time", round(ct_wall_seconds() * 1e3) / 1e3);
 	ct_str_clear(&m->line);
 	CT_TRY_GOTO(ct_json_dump(j, false, &m->line), st, out);
 	ct_str_add(&m->line, "\n");
@@ -128,7 +128,7 @@ enum ct_status ct_metrics_restart(ct_metrics_log *m, const char *fields, uint64_
 
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s)
 {
-	struct ct_tb_scalar scalars[11] = {
+	struct ct_tb_scalar scalars[12] = {
 		{"train/loss", s->loss},
 		{"train/lr", s->lr},
 		{"train/images_per_sec", s->images_per_sec},
@@ -144,11 +144,15 @@ enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *
 
 	if (!(s->grad_norm < 0))
 		scalars[n++] = (struct ct_tb_scalar){"train/grad_norm", s->grad_norm};
+	if (!(s->weight_norm < 0))
+		scalars[n++] = (struct ct_tb_scalar){"train/weight_norm", s->weight_norm};
 	if (s->loss_scale > 0)
 		scalars[n++] = (struct ct_tb_scalar){"train/loss_scale", s->loss_scale};
 
 	ct_json_set_i64(j, "step", (int64_t)s->step);
 	ct_json_set_i64(j, "epoch", s->epoch);
+	if (s->memory_bytes > 0)
+		ct_json_set_i64(j, "memory_bytes", (int64_t)s->memory_bytes);
 	if (s->loss_scale > 0)
 		ct_json_set_i64(j, "skipped_updates", (int64_t)s->skipped_updates);
 	/* The key is the tag without its group ("train/loss": loss). */
@@ -156,14 +160,23 @@ enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *
 		ct_json_set_f64(j, strchr(scalars[i].tag, '/') + 1, scalars[i].value);
 	CT_TRY(put_line(m, j));
 	CT_TRY(put_scalars(m, s->step, scalars, n));
-	if (!ct__console_is_live(m->console)) {
-		char rate[16];
-
-		ct__console_rate(s->images_per_sec, rate, sizeof(rate));
-		ct__console_say(m->console, "epoch %u  step %llu  loss %.4g  lr %.4g  %s img/s", s->epoch + 1,
-				(unsigned long long)s->step, s->loss, s->lr, rate);
-	}
+	ct_console_step(m->console, s);
 	return CT_OK;
+}
+
+/* How long each rank has waited, and for what. */
+static void add_ranks(ct_json *line, const struct ct_epoch_metrics *e)
+{
+	enum { MAX_RANKS = 1024 };
+	ct_json *data = ct_json_array(), *compute = ct_json_array(), *waiting = ct_json_array();
+	for (int i = 0; i < e->n_ranks && e->n_ranks <= MAX_RANKS; i++) {
+		ct_json_push_f64(data, e->ranks[i].data_s);
+		ct_json_push_f64(compute, e->ranks[i].compute_s);
+		ct_json_push_f64(waiting, e->ranks[i].exposed_s);
+	}
+	ct_json_set(line, "rank_data_seconds", data);
+	ct_json_set(line, "rank_compute_seconds", compute);
+	ct_json_set(line, "rank_waiting_seconds", waiting);
 }
 
 enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics *e)
@@ -172,7 +185,6 @@ enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics
 					       {"epoch/seconds", e->seconds},
 					       {"epoch/bad_samples", (double)e->bad_samples}};
 	ct_json *j = new_object("epoch");
-	char span[16], timed[48] = "";
 
 	ct_json_set_i64(j, "epoch", e->epoch);
 	ct_json_set_i64(j, "step", (int64_t)e->step);
@@ -184,24 +196,10 @@ enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics
 	ct_json_set_i64(j, "damaged_images", (int64_t)e->damaged);
 	ct_json_set_str(j, "bound_by", e->bound_by);
 	ct_json_set_str(j, "verdict", e->verdict);
+	add_ranks(j, e);
 	CT_TRY(put_line(m, j));
 	CT_TRY(put_scalars(m, e->step, scalars, CT_ARRAY_LEN(scalars)));
-	ct__console_span(e->seconds, span, sizeof(span));
-	if (e->timed < e->images)
-		snprintf(timed, sizeof(timed), ", the last %llu", (unsigned long long)e->timed);
-	ct__console_say(m->console, "epoch %u  step %llu  training loss %.4g  %llu images%s in %s", e->epoch + 1,
-			(unsigned long long)e->step, e->train_loss, (unsigned long long)e->images, timed, span);
-	if (e->bad_samples > 0)
-		ct__console_say(m->console, "epoch %u  %llu unreadable samples were replaced: see the logs",
-				e->epoch + 1, (unsigned long long)e->bad_samples);
-	if (e->damaged > 0)
-		ct__console_say(
-			m->console,
-			"epoch %u  %llu images are damaged and were used as far as they could be decoded: `ctrain "
-			"data check` lists them",
-			e->epoch + 1, (unsigned long long)e->damaged);
-	if (e->verdict[0])
-		ct__console_say(m->console, "epoch %u  %s", e->epoch + 1, e->verdict);
+	ct_console_epoch(m->console, e);
 	return CT_OK;
 }
 
@@ -210,7 +208,6 @@ enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *
 	const struct ct_tb_scalar scalars[] = {{"eval/loss", e->loss}, {"eval/top1", e->top1}, {"eval/top5", e->top5}};
 	bool classes = e->top1 >= 0;
 	ct_json *j = new_object("eval");
-	char span[16], bad[56] = "";
 
 	ct_json_set_i64(j, "epoch", e->epoch);
 	ct_json_set_i64(j, "step", (int64_t)e->step);
@@ -222,19 +219,7 @@ enum ct_status ct_metrics_eval(ct_metrics_log *m, const struct ct_eval_metrics *
 	ct_json_set_i64(j, "bad_samples", (int64_t)e->bad_samples);
 	CT_TRY(put_line(m, j));
 	CT_TRY(put_scalars(m, e->step, scalars, classes ? 3 : 1));
-	ct__console_span(e->seconds, span, sizeof(span));
-	if (e->bad_samples > 0)
-		snprintf(bad, sizeof(bad), ", %llu unreadable samples skipped", (unsigned long long)e->bad_samples);
-	if (classes)
-		ct__console_say(
-			m->console,
-			"epoch %u  step %llu  evaluation loss %.4g  top1 %.4f  top5 %.4f  (%llu images in %s%s)",
-			e->epoch + 1, (unsigned long long)e->step, e->loss, e->top1, e->top5,
-			(unsigned long long)e->count, span, bad);
-	else
-		ct__console_say(m->console, "epoch %u  step %llu  evaluation loss %.4g  (%llu samples in %s%s)",
-				e->epoch + 1, (unsigned long long)e->step, e->loss, (unsigned long long)e->count, span,
-				bad);
+	ct_console_eval(m->console, e);
 	return CT_OK;
 }
 
@@ -269,7 +254,7 @@ enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s)
 	ct_json_set_f64(j, "last_loss", s->last_loss);
 	CT_TRY(put_line(m, j));
 	CT_TRY(ct_fd_sync(m->fd, m->path));
-	ct__console_summary(m->console, s);
+	ct_console_summary(m->console, s);
 	return CT_OK;
 }
 
@@ -293,7 +278,7 @@ void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double 
 
 void ct_metrics_progress(ct_metrics_log *m, const struct ct_progress *p)
 {
-	ct__console_progress(m->console, p);
+	ct_console_progress(m->console, p);
 }
 
 void ct_metrics_say(ct_metrics_log *m, const char *fmt, ...)
@@ -301,6 +286,6 @@ void ct_metrics_say(ct_metrics_log *m, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	ct__console_sayv(m->console, fmt, ap);
+	ct_console_sayv(m->console, fmt, ap);
 	va_end(ap);
 }

@@ -10,7 +10,8 @@
 #include <stdint.h>
 
 #include "base/json.h"
-#include "trainer/config/choices.h"
+#include "trainer/report/bottleneck.h"
+#include "trainer/report/console.h"
 
 struct ct_step_metrics {
 	uint64_t step;
@@ -19,6 +20,8 @@ struct ct_step_metrics {
 	double data_ms, forward_ms, backward_ms, exposed_comm_ms, optim_ms,
 		other_ms;         /* per step, averaged since the last line */
 	double grad_norm;         /* < 0: not computed */
+	double weight_norm;       /* < 0: not computed */
+	uint64_t memory_bytes;    /* 0: not known */
 	double loss_scale;        /* 0: the loss is not scaled */
 	uint64_t skipped_updates; /* of the run; written only with loss_scale */
 };
@@ -33,6 +36,8 @@ struct ct_epoch_metrics {
 	uint64_t
 		damaged; /* images that were decoded since the last epoch line although the codec reported damage, over all ranks */
 	const char *bound_by, *verdict; /* see trainer/report/bottleneck.h; verdict is "" if there is no report */
+	const struct ct_rank_times *ranks; /* [n_ranks] the times of all ranks in the epoch */
+	int n_ranks;
 };
 
 struct ct_eval_metrics {
@@ -42,30 +47,12 @@ struct ct_eval_metrics {
 	uint64_t bad_samples;             /* unreadable samples that were skipped, over all ranks */
 };
 
-struct ct_progress {                /* for the console's status line */
-	uint64_t step, total_steps; /* total 0: unknown */
-	uint32_t epoch, epochs;
-	double loss, images_per_sec, eta_seconds;
-	const char *phase; /* a literal: "train", "eval", "saving" */
-};
-
-struct ct_run_summary {
-	const char *status; /* "done", "target reached", "stopped by signal", "failed" */
-	uint64_t step, images;
-	uint32_t epoch;
-	double seconds, best_top1 /* < 0: none */, last_loss /* NaN if no step was done */, startup_seconds;
-	double images_per_sec; /* over the steps of this process, without evaluation and saving; 0 if there were no steps */
-	const char *weights_digest, *checkpoint; /* "": none */
-	double share
-		[6]; /* shares of the step time, which sum to 1: data, forward, backward, exposed communication, optimizer, other */
-};
-
 typedef struct ct_metrics_log ct_metrics_log;
 
 /* Removes the lines of later steps from metrics.jsonl (trainer/report/metrics_cut_impl.h) and starts a new event file
  * in RUN/tb. resume_step is the step of the checkpoint from which training continues, or 0 for a start from scratch.
- * console is a mode of trainer/report/console_impl.h. The directory RUN must exist. */
-enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, enum ct_cfg_console console,
+ * Borrows console, which may be NULL. The directory RUN must exist. */
+enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, ct_console *console,
 			       ct_metrics_log **out) CT_MUST_CHECK;
 void ct_metrics_close(ct_metrics_log *m);
 /* Writes the line of kind `run`. The caller must have added host, world_size, resumed_step and so on to `fields`; this

@@ -2,15 +2,13 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "trainer/report/console_impl.h"
+#include "base/terminal.h"
+#include "trainer/report/console.h"
 
 #define REDRAW_NS (100 * CT_MS)
 #define DEFAULT_WIDTH 80
@@ -32,12 +30,11 @@ static void take_off(void *user)
 
 enum ct_status ct_ticker_create(const char *what, ct_ticker **out)
 {
-	const char *term = getenv("TERM");
 	ct_ticker *t;
 
 	CT_TRY_ALLOC(t = CT_NEW(ct_ticker));
 	t->what = what;
-	t->live = isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+	t->live = ct_terminal_is_live(STDERR_FILENO);
 	t->start_ns = ct_now_ns();
 	if (t->live)
 		ct_log_set_before(take_off, t);
@@ -62,8 +59,8 @@ void ct_ticker_line(const char *what, uint64_t done, uint64_t total, double seco
 	char rate[16], left[16], line[256];
 	double per_second = seconds > 0 ? (double)done / seconds : 0;
 
-	ct__console_rate(per_second, rate, sizeof(rate));
-	ct__console_span(done > 0 ? (double)(total - done) / per_second : -1, left, sizeof(left));
+	ct_console_rate(per_second, rate, sizeof(rate));
+	ct_console_span(done > 0 ? (double)(total - done) / per_second : -1, left, sizeof(left));
 	snprintf(line, sizeof(line), "%s  %llu/%llu (%d%%)  %s/s  %s left%s%s", what, (unsigned long long)done,
 		 (unsigned long long)total, total > 0 ? (int)(100 * done / total) : 100, rate, done > 0 ? left : "?",
 		 note ? "  " : "", note ? note : "");
@@ -73,15 +70,13 @@ void ct_ticker_line(const char *what, uint64_t done, uint64_t total, double seco
 void ct_ticker_show(ct_ticker *t, uint64_t done, uint64_t total, const char *note)
 {
 	int64_t now = t->live ? ct_now_ns() : 0;
-	struct winsize w;
 	char line[256];
 
 	if (!t->live || (now - t->last_ns < REDRAW_NS && done < total))
 		return;
 	t->last_ns = now;
 	ct_ticker_line(t->what, done, total, (double)(now - t->start_ns) * 1e-9, note,
-		       ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : DEFAULT_WIDTH, line,
-		       sizeof(line));
+		       ct_terminal_columns(STDERR_FILENO, DEFAULT_WIDTH), line, sizeof(line));
 	fprintf(stderr, "\r%s\033[K\r", line);
 	atomic_store(&t->drawn, true);
 }
