@@ -1,0 +1,10 @@
+/* `ctrain init DIR` */
+#include "trainer/commands/cli.h"
+#include "trainer/init/init.h"
+
+enum ct_status ct_cmd_init(const struct ct_cli *cli)
+{
+	const struct ct_init_opts o = {.dir = cli->args[0], .out = cli->out, .force = cli->force};
+
+	return ct_init_run(&o);
+}
