@@ -5,8 +5,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "infer/safetensors.h"
 #include "trainer/checkpoint/checkpoint_files.h"
-#include "trainer/checkpoint/safetensors.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
 
