@@ -1,154 +1,91 @@
-/* `ctrain predict MODEL IMAGE...`: prints the most likely classes of image files. If an argument is a directory, all
- * images in it are classified. */
-#define CT_LOG_COMPONENT "predict"
+/* `ctrain predict MODEL IMAGE...`: prints the most likely classes of image files. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 
-#include "base/file.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "trainer/commands/cli.h"
-#include "trainer/commands/predict_impl.h"
 #include "trainer/commands/print_impl.h"
+#include "trainer/predict/image_list.h"
+#include "trainer/predict/output.h"
 
 #define MAX_ROWS 32
 
-struct output {
-	const struct ct_predictor *p;
-	char **paths;
-	uint32_t n, n_bad;
-	ct_json *images; /* NULL if the output is text */
+/* Everything that must be released. */
+struct state {
+	struct ct_image_list list;
+	struct ct_predictor p;
+	struct ct_predict_output output;
 };
 
-static enum ct_status add_path(struct output *o, char *path)
+static enum ct_status choose_format(const struct ct_cli *cli, enum ct_predict_format *out)
 {
-	char **more;
-	CT_TRY_ALLOC(path);
-	if (!(more = ct_realloc(o->paths, o->n + 1, sizeof(*more)))) {
-		ct_free(path);
-		return CT_NOMEM;
-	}
-	o->paths = more;
-	o->paths[o->n++] = path;
+	if (cli->json + cli->jsonl + cli->csv > 1)
+		return CT_FAIL(CT_USAGE, "--json, --jsonl and --csv exclude each other");
+	*out = cli->json    ? CT_PREDICT_JSON
+	       : cli->jsonl ? CT_PREDICT_JSONL
+	       : cli->csv   ? CT_PREDICT_CSV
+			    : CT_PREDICT_TEXT;
 	return CT_OK;
 }
 
-static bool is_image(const char *name)
+/* The accuracy is a result; the speed is not. */
+static enum ct_status finish(struct ct_predict_output *o, double seconds)
 {
-	const char *dot = strrchr(name, '.');
-	return dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
-}
+	struct ct_str text = {0};
 
-static enum ct_status add_argument(struct output *o, const char *arg)
-{
-	char **names = NULL;
-	size_t n = 0;
-	uint32_t before = o->n;
-	struct stat sb;
-	if (stat(arg, &sb) != 0 || !S_ISDIR(sb.st_mode)) /* a missing file is reported later as an unreadable image */
-		return add_path(o, ct_strdup(arg));
-	CT_TRY(ct_dir_list(arg, &names, &n));
-	enum ct_status st = CT_OK;
-	for (size_t i = 0; i < n && st == CT_OK; i++)
-		if (is_image(names[i]))
-			st = add_path(o, ct_path_join(arg, names[i]));
-	ct_dir_list_free(names, n);
-	if (st == CT_OK && o->n == before)
-		return CT_FAIL(CT_DATA, "directory %s contains no .jpg, .jpeg or .png files", arg);
-	return st;
-}
-
-static void class_name(const struct ct_predictor *p, int label, char *out, size_t size)
-{
-	if (label < p->classes.n)
-		snprintf(out, size, "%s", p->classes.names[label]);
+	if (o->format == CT_PREDICT_JSON)
+		return ct__print_json(ct_predict_output_json(o, seconds), false);
+	ct_predict_output_accuracy(o, &text);
+	if (o->format == CT_PREDICT_TEXT)
+		CT_TRY(ct__print_text(&text));
 	else
-		snprintf(out, size, "class %d", label);
+		fprintf(stderr, "%s", ct_str_text(&text));
+	ct_str_release(&text);
+	if (o->n > 1)
+		fprintf(stderr, "%u images in %.2f s: %.3g images/s\n", o->n, seconds,
+			o->n / (seconds > 0 ? seconds : 1e-9));
+	return CT_OK;
 }
 
-static void tell_json(struct output *o, uint32_t i, const struct ct_prediction *r, const char *error)
+static enum ct_status predict(const struct ct_cli *cli, const struct ct_model_request *request, struct state *s)
 {
-	ct_json *image = ct_json_object(), *list = ct_json_array();
-	ct_json_set_str(image, "path", o->paths[i]);
-	for (int k = 0; r && k < r->n; k++) {
-		ct_json *one = ct_json_object();
-		ct_json_set_i64(one, "class", r->label[k]);
-		if (r->label[k] < o->p->classes.n)
-			ct_json_set_str(one, "name", o->p->classes.names[r->label[k]]);
-		ct_json_set_f64(one, "p", r->probability[k]);
-		ct_json_push(list, one);
-	}
-	if (error)
-		ct_json_set_str(image, "error", error);
-	ct_json_set(image, "top", list);
-	ct_json_push(o->images, image);
-}
+	struct ct_predict_opts opts = {0};
+	enum ct_predict_format format;
+	int64_t top, start;
 
-static void tell(void *user, uint32_t i, const struct ct_prediction *r, const char *error)
-{
-	struct output *o = user;
-	char name[256];
-	o->n_bad += r == NULL;
-	if (error)
-		CT_WARN("%s", error);
-	if (o->images) {
-		tell_json(o, i, r, error);
-		return;
-	}
-	if (!r)
-		return;
-	printf("%s\n", o->paths[i]);
-	for (int k = 0; k < r->n; k++) {
-		class_name(o->p, r->label[k], name, sizeof(name));
-		printf("  %6.2f %%  %s\n", 100 * r->probability[k], name);
-	}
-}
-
-static enum ct_status print(struct output *o)
-{
-	ct_json *j;
-	if (!o->images)
-		return CT_OK;
-	j = ct_json_object();
-	ct_json_set_i64(j, "v", 1);
-	ct_json_set_str(j, "kind", "predict");
-	ct_json_set_str(j, "model", ct_config_choice(o->p->cfg, "model.name"));
-	ct_json_set_str(j, "checkpoint", o->p->weights);
-	ct_json_set(j, "images", o->images);
-	o->images = NULL;
-	return ct__print_json(j, false);
-}
-
-static enum ct_status predict(const struct ct_cli *cli, struct output *o, struct ct_predictor *p)
-{
-	int64_t top;
-	CT_TRY(ct_cli_number("--top", cli->top, 5, 1, 1000000, &top));
+	CT_TRY(choose_format(cli, &format));
+	CT_TRY(ct_cli_number("--top", cli->top, format == CT_PREDICT_CSV ? 1 : 5, 1, 1000000, &top));
+	opts.top = (int)top;
+	if (cli->tta)
+		CT_TRY(ct_views_parse(cli->tta, &opts.views));
 	for (int i = 1; i < cli->n_args; i++)
-		CT_TRY(add_argument(o, cli->args[i]));
-	CT_TRY(ct__predictor_open(cli->args[0], cli->checkpoint, cli->config, cli->sets, cli->n_sets,
-				  o->n < MAX_ROWS ? (int)o->n : MAX_ROWS, p));
-	CT_TRY(ct__predictor_run(p, o->paths, o->n, (int)top, tell, o));
-	CT_TRY(print(o));
-	if (o->n_bad == 0)
+		CT_TRY(ct_image_list_add(&s->list, cli->args[i]));
+	if (s->list.n == 0)
+		return CT_FAIL(CT_DATA, "there are no images: standard input is empty");
+	CT_TRY(ct_predictor_open(request, s->list.n < MAX_ROWS ? (int)s->list.n : MAX_ROWS, &s->p));
+	CT_TRY(ct_predict_output_init(&s->output, format, &s->p, s->list.paths, s->list.n));
+	start = ct_now_ns();
+	CT_TRY(ct_predictor_run(&s->p, s->list.paths, s->list.n, &opts, ct_predict_output_add, &s->output));
+	CT_TRY(finish(&s->output, ct_seconds_since(start)));
+	if (s->output.n_bad == 0)
 		return CT_OK;
-	return CT_FAIL(CT_DATA, "%u of %u images could not be read (they are listed above)", o->n_bad, o->n);
+	return CT_FAIL(CT_DATA, "%u of %u images could not be read (they are listed above)", s->output.n_bad,
+		       s->list.n);
 }
 
 enum ct_status ct_cmd_predict(const struct ct_cli *cli)
 {
-	struct ct_predictor p = {0};
-	struct output o = {.p = &p, .images = cli->json ? ct_json_array() : NULL};
+	const struct ct_model_request request = {cli->args[0], cli->checkpoint, cli->config, cli->sets, cli->n_sets};
 	const char *level = getenv("CTRAIN_LOG");
+	struct state s = {0};
 	/* main has already applied CTRAIN_LOG. */
 	enum ct_status st = level && level[0] ? CT_OK : ct_log_configure("warn");
+
 	if (st == CT_OK)
-		st = predict(cli, &o, &p);
-	ct__predictor_release(&p);
-	for (uint32_t i = 0; i < o.n; i++)
-		ct_free(o.paths[i]);
-	ct_free(o.paths);
-	ct_json_destroy(o.images);
+		st = predict(cli, &request, &s);
+	ct_predict_output_release(&s.output);
+	ct_predictor_release(&s.p);
+	ct_image_list_release(&s.list);
 	return st;
 }
