@@ -22,8 +22,11 @@ static void report(void)
 {
 	struct ct_str out = {0};
 
-	/* A list of problems already contains "file:line:column: error:". */
-	if (!strstr(ct_error_message(), ": error: "))
+	/* A stop that the user has requested is not an error. A list of problems already contains "file:line:column:
+	 * error:". */
+	if (ct_error_status() == CT_INTERRUPTED)
+		ct_str_add(&out, "ctrain: ");
+	else if (!strstr(ct_error_message(), ": error: "))
 		ct_str_add(&out, "ctrain: error: ");
 	ct_str_add_lines(&out, ct_error_message());
 	if (ct_error_hint_text()[0])
@@ -56,6 +59,8 @@ int main(int argc, char **argv)
 		st = ct_worker_join_clock();
 	if (st == CT_OK)
 		st = ct_cli_parse(argc, argv, &cli);
+	if (st == CT_OK)
+		ct_cli_set_log(&cli);
 	if (st == CT_OK && cli.command->run)
 		st = cli.command->run(&cli);
 	/* A worker of our launcher passes its message to the launcher, which prints that of the first rank that failed. */

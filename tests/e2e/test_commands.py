@@ -55,19 +55,6 @@ class Digits(Case):
         self.assertEqual(contents(self.path("m")), contents(self.path("drawn")))
 
 
-class Export(Case):
-    def test_only_safetensors(self):
-        """A file name that promises another format is refused, and nothing is written."""
-        self.train("train.max_steps=2")
-        for name, hint in (("x.onnx", "torch.onnx.export"), ("x.pth", "torch.save"), ("x.pt", "torch.save"), ("x.bin", "torch.save"),
-                           ("x", "FILE.safetensors"), ("safetensors", "FILE.safetensors"), ("x.safetensors.gz", "FILE.safetensors")):
-            r = self.run_ctrain("ckpt", "export", self.path("run"), "--out", self.path(name), expect=USAGE)
-            self.assert_last_says(r, f"{name}: ckpt export writes .safetensors files only", f"hint: .*{hint}")
-            self.assertFalse(os.path.exists(self.path(name)))
-        self.run_ctrain("ckpt", "export", self.path("run"), "--out", self.path("x.safetensors"))
-        self.assertTrue(os.path.exists(self.path("x.safetensors")))
-
-
 class Check(Case):
     BASE = "model: {name: resnet18}\ntrain: {epochs: 1}\ndata:\n  name: imagefolder\n"
 
@@ -82,7 +69,7 @@ class Check(Case):
         self.assert_last_says(self.check("  dir: /nonexistent\n"), r"c\.yaml:5:8: error: data\.dir: the directory /nonexistent does not exist\n")
         r = self.check(f"  dir: {root}\n  train:\n    path: trian\n  val: vla\n")
         self.assert_last_says(r, r"c\.yaml:7:11: error: data\.train: .*/d/trian", r"\n\S*c\.yaml:8:8: error: data\.val: .*/d/vla", "hint: ")
-        self.check(f"  dir: {root}\n", expect=OK)
+        self.assertIn("the data files exist", self.check(f"  dir: {root}\n", expect=OK).out)
         self.check(f"  dir: {root}\n  train: train\n", expect=OK)
         # An absolute path needs no data.dir.
         paths = f"  train: {root}/train\n  val: {root}/val\n"
@@ -91,6 +78,16 @@ class Check(Case):
         # What nobody named follows from data.name; a key of the command line is named as such.
         self.assert_last_says(self.check(""), r"c\.yaml:4:9: error: data\.dir: the directory datasets/imagefolder does not exist\n")
         self.assert_last_says(self.check("", "data.dir=/nowhere"), r"argument 3: error: data\.dir: the directory /nowhere does not exist\n")
+
+    def test_other_missing_files(self):
+        """model.weights and data.classes_file, too; a run that has a checkpoint does not read its model.weights again."""
+        r = self.run_ctrain("check", self.config(), "model.weights=no.safetensors", expect=DATA)
+        self.assert_last_says(r, r"argument 3: error: model\.weights: there is no no\.safetensors$")
+        self.train("train.max_steps=1")
+        self.run_ctrain("check", self.config(), "model.weights=no.safetensors", f"run.dir={self.path('run')}")
+        os.makedirs(self.path("d", "train", "cat"))
+        r = self.check(f"  dir: {self.path('d')}\n  val: none\n  classes_file: no.txt\n")
+        self.assert_last_says(r, r"c\.yaml:7:\d+: error: data\.classes_file: there is no no\.txt$")
 
     def test_missing_files_of_each_format(self):
         os.mkdir(self.path("d"))
@@ -101,6 +98,23 @@ class Check(Case):
             r = self.run_ctrain("check", config, *more, expect=DATA)
             # Both splits, at the place of the directory in which they were expected.
             self.assert_last_says(r, rf"{name}\.yaml:3:\d+: error: data\.train: [^\n]*{words}", rf"\n\S*{name}\.yaml:3:\d+: error: data\.val: ", f"hint: [^\n]*{hint}")
+
+
+class Assume(Case):
+    CONFIG = "model: {name: resnet20}\ntrain: {epochs: 90}\ndata: {name: imagefolder}\nbatch: {per_rank: 256}\n"
+
+    def test_without_data(self):
+        """plan --assume needs no data; batches of any size are computed, not allocated."""
+        config = self.config(self.CONFIG)
+        r = self.run_ctrain("plan", config, "--procs", 1, "--assume", "train=1281167,val=50000,classes=1000,size=32", "batch.per_rank=1000000")
+        self.assertRegex(r.out, r"data +assumed, imagefolder: 1281167 training samples \[3,32,32\], 50000 evaluation samples")
+        self.assertRegex(r.out, r"resnet20: 336824 parameters(?s:.*)\n  fc +linear +\[1000,1,1\] +65000 (?s:.*)\n  all +336824 ")
+        self.assertRegex(r.out, r"memory +per rank about \d{3,}\.\d GiB")
+        for text, words in (("val=3", "number of training samples"), ("train=5", "number of classes"), ("train=x,classes=3", '"train=x" is not'),
+                            ("train=5,sise=3", '"sise=3" is not'), ("train=0,classes=3", '"train=0" is not')):
+            self.assert_last_says(self.run_ctrain("plan", config, "--assume", text, expect=USAGE), f"--assume.*{words}", "hint: for example --assume train=1281167")
+        r = self.run_ctrain("plan", self.config(), "--assume", "train=100,size=64", expect=USAGE)
+        self.assert_says(r, "--assume: error: data.train.size does not apply")
 
 
 class Plan(Case):

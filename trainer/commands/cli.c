@@ -1,10 +1,15 @@
+#define CT_LOG_COMPONENT "cli"
 #include "trainer/commands/cli.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "trainer/commands/cli_impl.h"
+#include "trainer/commands/help/help.h"
+#include "trainer/commands/help/topic.h"
+#include "trainer/commands/help/version.h"
 #include "trainer/commands/print_impl.h"
 
 /* An option or KEY=VALUE on the command line. It is checked when the command is known. */
@@ -22,20 +27,32 @@ struct line {
 	size_t n_given;
 };
 
-/* Suggests, for example, train.epochs=3 for "--epochs=3". Returns false if there is no suggestion. */
+/* Returns true if a word has the form optim.lr=0.1, and is not a path that contains '='. */
+static bool is_set(const char *word)
+{
+	size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+
+	return len > 0 && word[len] == '=' && word[0] != '.';
+}
+
+/* Suggests, for example, optim.lr=0.1 for "--lr 0.1". Returns false if there is no suggestion. value is the text after
+ * '=' or the next word, or NULL. */
 static bool hint_at_key(const char *option, const char *value)
 {
 	char name[64];
-	const char *key;
+	struct ct_key_hint hint;
 
 	snprintf(name, sizeof(name), "%s", option);
 	for (char *s = name; *s; s++)
 		*s = *s == '-' ? '_' : *s;
-	key = ct_config_key_meant(name);
-	if (key)
-		ct_error_hint("config keys are written as KEY=VALUE, without dashes: %s=%.40s", key,
-			      value && *value ? value : "VALUE");
-	return key;
+	hint = ct_config_key_meant(name, value && *value ? value : NULL);
+	if (hint.key)
+		ct_error_hint("config keys are written as KEY=VALUE, without dashes: %s=%.40s%s%s%s", hint.key,
+			      hint.value ? hint.value : "VALUE", hint.note ? " (" : "", hint.note ? hint.note : "",
+			      hint.note ? ")" : "");
+	else if (hint.note)
+		ct_error_hint("%s", hint.note);
+	return hint.key || hint.note;
 }
 
 /* arg is the option as the user wrote it, including dashes; value is the next word, or NULL. */
@@ -75,6 +92,14 @@ static enum ct_status unknown_option(const char *arg, const char *value)
 	return CT_USAGE;
 }
 
+/* Returns the word after an unknown option if it can be the value of the option, else NULL. */
+static const char *value_after(int argc, char **argv, int i)
+{
+	const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+
+	return next && next[0] != '-' && !is_set(next) && !ct_ends_in_yaml(next) ? next : NULL;
+}
+
 /* Parses a word that starts with '-'. The next word may be its value. */
 static enum ct_status read_option(struct line *l, int argc, char **argv, int *i)
 {
@@ -84,7 +109,7 @@ static enum ct_status read_option(struct line *l, int argc, char **argv, int *i)
 
 	g->option = dashes <= 2 ? ct__option_find(name, len) : NULL;
 	if (!g->option || (dashes == 1) != (len == 1))
-		return unknown_option(arg, *i + 1 < argc && argv[*i + 1][0] != '-' ? argv[*i + 1] : NULL);
+		return unknown_option(arg, value_after(argc, argv, *i));
 	snprintf(g->shown, sizeof(g->shown), "%.*s", (int)(dashes + len), arg);
 	g->value = name[len] == '=' ? name + len + 1 : NULL;
 	if (g->value && !g->option->value)
@@ -110,14 +135,6 @@ static enum ct_status add_set(struct ct_cli *cli, const struct given *g, const c
 	s->value = ct_strdup(value);
 	s->origin = ct_strdup(g->shown);
 	return s->key && s->value && s->origin ? CT_OK : CT_NOMEM;
-}
-
-/* Returns true if a word has the form optim.lr=0.1, and is not a path that contains '='. */
-static bool is_set(const char *word)
-{
-	size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
-
-	return len > 0 && word[len] == '=' && word[0] != '.';
 }
 
 /* The argument of import is a command line, which may start with NAME=VALUE. */
@@ -149,44 +166,6 @@ static enum ct_status split_words(struct line *l, int argc, char **argv)
 	return CT_OK;
 }
 
-static bool is_config(const char *word)
-{
-	size_t n = strlen(word);
-
-	return (n > 5 && strcmp(word + n - 5, ".yaml") == 0) || (n > 4 && strcmp(word + n - 4, ".yml") == 0) ||
-	       ct_file_exists(word);
-}
-
-static const char *near_command(const char *word, const char *parent)
-{
-	const char *words[32];
-	size_t n = 0;
-	const struct ct_command *c;
-
-	for (size_t i = 0; (c = ct_command_at(i)) && n < CT_ARRAY_LEN(words); i++) {
-		if (!parent)
-			words[n++] = c->name;
-		else if (c->sub && strcmp(c->name, parent) == 0)
-			words[n++] = c->sub;
-	}
-	return ct_suggest(word, words, n);
-}
-
-static enum ct_status unknown_command(const char *word, const char *parent)
-{
-	const char *near = near_command(word, parent);
-
-	(void)CT_FAIL(CT_USAGE,
-		      parent ? "unknown command \"%s %.60s\""
-			     : "\"%s%.60s\" is neither a command nor a configuration file (.yaml)",
-		      parent ? parent : "", word);
-	if (near)
-		ct_error_hint("did you mean \"%s%s%s\"?", parent ? parent : "", parent ? " " : "", near);
-	else
-		ct_error_hint("ctrain --help lists the commands");
-	return CT_USAGE;
-}
-
 /* Finds the command that the first words name. Stores the number of these words in *used. */
 static enum ct_status find_command(const struct line *l, const struct ct_command **out, size_t *used)
 {
@@ -207,68 +186,16 @@ static enum ct_status find_command(const struct line *l, const struct ct_command
 		}
 		*used = 2;
 		*out = ct__command_find(first, second);
-		return *out ? CT_OK : unknown_command(second, first);
+		return *out ? CT_OK : ct_unknown_command(second, first);
 	}
 	*out = ct__command_find(first, second);
 	*used = *out ? (*out)->sub ? 2 : 1 : 0;
 	if (*out)
 		return CT_OK;
-	if (!is_config(first))
-		return unknown_command(first, NULL);
+	if (!ct_is_config(first))
+		return ct_unknown_command(first, NULL);
 	*out = ct__command_find("train", NULL);
 	return CT_OK;
-}
-
-/* The error of `ctrain help WORD [WORD]` if there is no such command, key or section. */
-static enum ct_status unknown_topic(const char *first, const char *second)
-{
-	const char *command, *key = second ? NULL : ct_config_key_suggest(first);
-
-	if (second && ct__command_has_subs(first))
-		return unknown_command(second, first);
-	command = near_command(first, NULL);
-	(void)CT_FAIL(CT_USAGE, "\"%.60s\" is not a command, a config key or a section of the config", first);
-	/* A name with a dot can only be a key. */
-	if (command && !(key && strchr(first, '.')))
-		ct_error_hint("did you mean \"ctrain help %s\"?", command);
-	else if (key)
-		ct_error_hint("did you mean \"ctrain help %s\"?", key);
-	else
-		ct_error_hint("ctrain --help lists the commands, and ctrain config docs describes all keys");
-	return CT_USAGE;
-}
-
-/* `ctrain help [WORD [WORD]]`, or --help anywhere on the line. */
-static enum ct_status give_help(struct line *l, bool by_command)
-{
-	const char *first = l->n_words > by_command ? l->words[by_command] : NULL;
-	const char *second = l->n_words > by_command + 1U ? l->words[by_command + 1] : NULL;
-	const struct ct_command *c = first ? ct__command_find(first, second) : NULL;
-	struct ct_str text = {0};
-
-	if (first && !second && ct__command_has_subs(first)) {
-		for (size_t i = 0; (c = ct_command_at(i)); i++) {
-			if (strcmp(c->name, first) == 0)
-				ct_cli_help(c, &text);
-		}
-		return ct__print_text(&text);
-	}
-	if (first && !c && by_command) {
-		if (ct_config_help(first, &text))
-			return ct__print_text(&text);
-		ct_str_release(&text);
-		return unknown_topic(first, second);
-	}
-	if (first && !c && is_config(first))
-		c = ct__command_find("train", NULL);
-	ct_cli_help(c, &text);
-	return ct__print_text(&text);
-}
-
-static const char *shown_name(const struct ct_command *c, char buf[40])
-{
-	snprintf(buf, 40, "%s%s%s", c->name, c->sub ? " " : "", c->sub ? c->sub : "");
-	return buf;
 }
 
 static enum ct_status set_key(struct ct_cli *cli, const struct given *g, const char *key, const char *value)
@@ -357,6 +284,8 @@ static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
 		return apply_procs(cli, g);
 	case CT_OPTION_STANDALONE:
 		return set_key(cli, g, o->key, "1");
+	case CT_OPTION_QUIET:
+		return set_key(cli, g, o->key, "off");
 	case CT_OPTION_ENDPOINT:
 		return apply_endpoint(cli, g);
 	case CT_OPTION_BACKEND:
@@ -367,10 +296,22 @@ static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
 				g->shown, g->value);
 		return CT_OK;
 	case CT_OPTION_HELP:
+	case CT_OPTION_SEARCH:
 	case CT_OPTION_VERSION:
 		break;
 	}
 	return CT_OK;
+}
+
+/* The error of an option of another command. The name may mean a config key here: --seed 3 is run.seed=3. */
+static enum ct_status misplaced_option(const struct ct_command *c, const struct given *g)
+{
+	char name[40];
+
+	(void)CT_FAIL(CT_USAGE, "%s cannot be used with %s", g->shown, ct_command_name(c, name));
+	if (!(c->options & CT_OPT_SETS) || !hint_at_key(g->shown + strspn(g->shown, "-"), g->value))
+		ct_error_hint("ctrain help %s shows its options", name);
+	return CT_USAGE;
 }
 
 static enum ct_status apply(struct line *l, const struct ct_command *c, size_t used)
@@ -384,24 +325,21 @@ static enum ct_status apply(struct line *l, const struct ct_command *c, size_t u
 
 		if (!g->option) {
 			if (!(c->options & CT_OPT_SETS))
-				return CT_FAIL(CT_USAGE, "%s takes no KEY=VALUE (\"%.60s\")", shown_name(c, name),
+				return CT_FAIL(CT_USAGE, "%s takes no KEY=VALUE (\"%.60s\")", ct_command_name(c, name),
 					       g->value);
 			CT_TRY(add_set(cli, g, g->value, strcspn(g->value, "="), strchr(g->value, '=') + 1));
 			continue;
 		}
-		if (!(g->option->group & (c->options | CT_OPT_ALL))) {
-			return ct_error_hinted(
-				CT_FAIL(CT_USAGE, "%s cannot be used with %s", g->shown, shown_name(c, name)),
-				"ctrain help %s shows its options", name);
-		}
+		if (!(g->option->group & (c->options | CT_OPT_ALL)))
+			return misplaced_option(c, g);
 		CT_TRY(apply_option(cli, g));
 	}
 	if (n_words < c->min_args || n_words > c->max_args) {
 		if (n_words > c->max_args)
-			(void)CT_FAIL(CT_USAGE, "%s: unexpected argument \"%s\"", shown_name(c, name),
+			(void)CT_FAIL(CT_USAGE, "%s: unexpected argument \"%s\"", ct_command_name(c, name),
 				      l->words[used + (size_t)c->max_args]);
 		else
-			(void)CT_FAIL(CT_USAGE, "%s needs %s", shown_name(c, name), c->args);
+			(void)CT_FAIL(CT_USAGE, "%s needs %s", ct_command_name(c, name), c->args);
 		return ct_error_hinted(CT_USAGE, "usage: ctrain %s %s", name, c->args);
 	}
 	CT_TRY_ALLOC(cli->args = CT_NEW_ARRAY(const char *, (size_t)n_words + 1));
@@ -410,28 +348,50 @@ static enum ct_status apply(struct line *l, const struct ct_command *c, size_t u
 	return CT_OK;
 }
 
+static enum ct_status print_version(void)
+{
+	struct ct_str text = {0};
+
+	ct_str_addf(&text, "ctrain %s\n", ct_version());
+	return ct__print_text(&text);
+}
+
+/* help, --help, --version and version. Sets *done if the line is one of them. */
+static enum ct_status give_information(const struct line *l, bool *done)
+{
+	const char *first = l->n_words > 0 ? l->words[0] : NULL;
+	const bool help = first && strcmp(first, "help") == 0;
+
+	*done = true;
+	for (size_t i = 0; i < l->n_given; i++) {
+		const struct ct_option *o = l->given[i].option;
+
+		if (o && o->kind == CT_OPTION_SEARCH && help)
+			return ct_help_print_search(l->given[i].value);
+		if (o && o->kind == CT_OPTION_HELP)
+			return ct_help_print(l->words + help, l->n_words - help, help);
+		if (o && o->kind == CT_OPTION_VERSION)
+			return print_version();
+	}
+	if (help)
+		return ct_help_print(l->words + 1, l->n_words - 1, true);
+	if (first && strcmp(first, "version") == 0 && l->n_words == 1 && l->n_given == 0)
+		return print_version();
+	*done = false;
+	return CT_OK;
+}
+
 static enum ct_status parse(struct line *l, int argc, char **argv)
 {
 	const struct ct_command *c = NULL;
-	bool help_command;
 	size_t used;
+	bool done;
 
 	CT_TRY(split_words(l, argc, argv));
 	l->cli->command = ct__command_find("help", NULL);
-	help_command = l->n_words > 0 && strcmp(l->words[0], "help") == 0;
-	for (size_t i = 0; i < l->n_given; i++) {
-		const struct ct_option *o = l->given[i].option;
-		struct ct_str text = {0};
-
-		if (o && o->kind == CT_OPTION_HELP)
-			return give_help(l, help_command);
-		if (!o || o->kind != CT_OPTION_VERSION)
-			continue;
-		ct_str_add(&text, "ctrain " CTRAIN_VERSION "\n");
-		return ct__print_text(&text);
-	}
-	if (help_command)
-		return give_help(l, true);
+	CT_TRY(give_information(l, &done));
+	if (done)
+		return CT_OK;
 	CT_TRY(find_command(l, &c, &used));
 	l->cli->command = c;
 	return apply(l, c, used);
@@ -463,6 +423,13 @@ enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallb
 		return CT_FAIL(CT_USAGE, "%s %.40s: expected an integer from %lld to %lld", option, text, (long long)lo,
 			       (long long)hi);
 	return CT_OK;
+}
+
+void ct_cli_set_log(const struct ct_cli *cli)
+{
+	const bool notes = cli->command && cli->command->options & CT_OPT_NOTES;
+
+	ct_log_show_info(cli->verbose ? CT_LOG_INFO_ALWAYS : notes ? CT_LOG_INFO_WITHOUT_FILE : CT_LOG_INFO_NEVER);
 }
 
 void ct_cli_release(struct ct_cli *cli)

@@ -21,13 +21,14 @@ struct ct_cli {
 	/* options of individual commands; NULL or false if not given */
 	const char *checkpoint, *out, *seed, *train_count, *test_count, *steps, *threads, *seconds;
 	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
-	const char *config, *top;
+	const char *config, *top, *tta;
 	const char *rank, *world_size, *local_rank;
 	const char *hosts, *ssh;
 	const char *op, *type, *redop, *root, *min, *max, *factor, *step, *iters, *warmup;
-	const char *simulate, *step_ms, *link_intra, *link_inter, *allreduce;
+	const char *assume, *simulate, *step_ms, *link_intra, *link_inter, *allreduce;
 	const char *gpus, *cpus, *time, *partition, *account, *mem, *array;
-	bool json, origins, seekable, force, submit;
+	const char *filter, *sort;
+	bool report, json, jsonl, csv, origins, seekable, force, submit, verbose, yes, dry_run;
 	int argc; /* the complete command line, which is passed to the workers */
 	char **argv;
 };
@@ -52,6 +53,9 @@ void ct_cli_release(struct ct_cli *cli);
 enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallback, int64_t lo, int64_t hi,
 			     int64_t *out) CT_MUST_CHECK;
 
+/* Determines which info lines of the log are shown: those of some commands, or with --verbose all of them. */
+void ct_cli_set_log(const struct ct_cli *cli);
+
 /* Determines which rank this process is (dist/rendezvous/rendezvous.h). --rank, --world-size and --local-rank replace the
  * environment variables of the same names, except in the workers of our own launcher. */
 enum ct_status ct_cli_identity(const struct ct_cli *cli, const struct ct_config *cfg,
@@ -65,13 +69,19 @@ const struct ct_command *ct_command_at(size_t i);
 /* The commands. Each is in the file cmd_NAME.c, unless noted otherwise. */
 enum ct_status ct_cmd_train(const struct ct_cli *cli); /* runs as a worker or as the launcher */
 enum ct_status ct_cmd_eval(const struct ct_cli *cli);
+enum ct_status ct_cmd_init(const struct ct_cli *cli);
 enum ct_status ct_cmd_predict(const struct ct_cli *cli);
 enum ct_status ct_cmd_plan(const struct ct_cli *cli);
 enum ct_status ct_cmd_check(const struct ct_cli *cli);       /* cmd_config.c */
 enum ct_status ct_cmd_config_docs(const struct ct_cli *cli); /* cmd_config.c: `ctrain config docs|schema|dump` */
 enum ct_status ct_cmd_config_schema(const struct ct_cli *cli);
 enum ct_status ct_cmd_config_dump(const struct ct_cli *cli);
+enum ct_status ct_cmd_runs(const struct ct_cli *cli); /* cmd_runs.c: `ctrain runs`, `runs clean`, `compare`, `watch` */
+enum ct_status ct_cmd_runs_clean(const struct ct_cli *cli);
+enum ct_status ct_cmd_compare(const struct ct_cli *cli);
+enum ct_status ct_cmd_watch(const struct ct_cli *cli);
 enum ct_status ct_cmd_postmortem(const struct ct_cli *cli);
+enum ct_status ct_cmd_report(const struct ct_cli *cli);
 enum ct_status ct_cmd_info(const struct ct_cli *cli);
 enum ct_status ct_cmd_doctor(const struct ct_cli *cli);
 enum ct_status ct_cmd_explain(const struct ct_cli *cli); /* cmd_doctor.c */
@@ -80,10 +90,12 @@ enum ct_status ct_cmd_import(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_digits(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_check(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_pack(const struct ct_cli *cli);
+enum ct_status ct_cmd_data_stats(const struct ct_cli *cli);
 enum ct_status ct_cmd_data_show(const struct ct_cli *cli);
 enum ct_status ct_cmd_ckpt_show(const struct ct_cli *cli); /* cmd_ckpt.c */
 enum ct_status ct_cmd_ckpt_verify(const struct ct_cli *cli);
-enum ct_status ct_cmd_ckpt_export(const struct ct_cli *cli);
+enum ct_status ct_cmd_export(const struct ct_cli *cli);
+enum ct_status ct_cmd_ckpt_export(const struct ct_cli *cli); /* cmd_export.c */
 enum ct_status ct_cmd_bench_step(const struct ct_cli *cli); /* cmd_bench.c */
 enum ct_status ct_cmd_bench_loader(const struct ct_cli *cli);
 enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli);

@@ -23,7 +23,15 @@ enum {
 	CT_OPT_RANK = 1 << 14, /* the identity of a process that another launcher has started */
 	CT_OPT_SLURM = 1 << 15,
 	CT_OPT_REMOTE = 1 << 16,
-	CT_OPT_ALL = 1 << 17 /* accepted by every command: --help, --version */
+	CT_OPT_RUNS = 1 << 19,  /* --filter, --sort */
+	CT_OPT_CLEAN = 1 << 20, /* --yes, --dry-run */
+	CT_OPT_NOTES =
+		1 << 17, /* no option: the command shows info lines of the log, for example that it waits for nodes */
+	CT_OPT_EVAL = 1 << 19,
+	CT_OPT_FORCE = 1 << 18,
+	CT_OPT_MODEL = 1 << 19, /* --config, for weights that do not describe their model */
+	CT_OPT_SEARCH = 1 << 29,
+	CT_OPT_ALL = 1 << 30 /* accepted by every command: --help, --version, --verbose */
 };
 
 enum ct_option_kind {
@@ -32,9 +40,11 @@ enum ct_option_kind {
 	CT_OPTION_KEY,   /* sets the config key `key` */
 	CT_OPTION_PROCS, /* launch.procs, launch.procs_list or (torchrun: cpu, gpu) device */
 	CT_OPTION_STANDALONE,
+	CT_OPTION_QUIET,
 	CT_OPTION_ENDPOINT, /* host[:port] */
 	CT_OPTION_BACKEND,  /* torchrun's rendezvous back ends; ignored */
 	CT_OPTION_HELP,
+	CT_OPTION_SEARCH, /* of help */
 	CT_OPTION_VERSION
 };
 

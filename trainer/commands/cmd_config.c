@@ -1,19 +1,19 @@
 /* `ctrain check` and `ctrain config dump|docs|schema`. */
-#include "base/file.h"
+#define CT_LOG_COMPONENT "check"
+#include <string.h>
+
+#include "base/log.h"
 #include "base/mem.h"
+#include "dist/store/local_addr.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
 #include "trainer/plan/run_plan.h"
 
-/* Writes the text to the file given by --out, durably, or to standard output. Takes text. */
+/* Prints the text unless it could not be made. Takes text. */
 static enum ct_status deliver(const struct ct_cli *cli, struct ct_str *text, enum ct_status st)
 {
-	if (st == CT_OK && !cli->out)
-		return ct__print_text(text);
 	if (st == CT_OK)
-		st = ct_str_status(text);
-	if (st == CT_OK)
-		st = ct_file_replace(cli->out, ct_str_text(text), text->len);
+		return ct__print_to(cli->out, text);
 	ct_str_release(text);
 	return st;
 }
@@ -35,6 +35,8 @@ static void add_summary(const struct ct_config *c, struct ct_str *out)
 			    c->train.max_steps > 0 ? " or " : "\n");
 	if (c->train.max_steps > 0)
 		ct_str_addf(out, "%lld steps\n", (long long)c->train.max_steps);
+	if (c->data.dir[0])
+		ct_str_add(out, "  the data files exist; ctrain data check decodes them\n");
 }
 
 /* Checks the number of stages against the ranks that this command would start. */
@@ -45,6 +47,29 @@ static enum ct_status check_ranks(const struct ct_config *c)
 
 	CT_TRY(ct_plan_ranks(c, &ranks));
 	return ct_plan_stages(c, ranks.world, ranks.first, &stages);
+}
+
+/* An address belongs to a launch: the next one may run on other hosts. */
+static void warn_of_address(const char *origin, const char *key, const char *value, const char *option)
+{
+	char addr[CT_ADDR_LEN];
+	bool local = true;
+
+	if (!strchr(origin, ':')) /* not from a file */
+		return;
+	if (strncmp(value, "tcp:", 4) != 0 && ct_net_is_local(value, &local, addr) < 0)
+		ct_error_clear();
+	CT_WARN("%s: %s is \"%s\"%s; remove it and pass %s instead, because the next run may use other hosts", origin,
+		key, value, local ? "" : ", which is not an address of this host", option);
+}
+
+static void warn_of_addresses(const struct ct_config *c)
+{
+	if (c->launch.master_addr[0])
+		warn_of_address(ct_config_origin(c, "launch.master_addr"), "launch.master_addr", c->launch.master_addr,
+				"--master-addr");
+	if (strncmp(c->launch.init, "tcp:", 4) == 0)
+		warn_of_address(ct_config_origin(c, "launch.init"), "launch.init", c->launch.init, "--init");
 }
 
 enum ct_status ct_cmd_check(const struct ct_cli *cli)
@@ -61,6 +86,7 @@ enum ct_status ct_cmd_check(const struct ct_cli *cli)
 		st = ct_plan_check_engine(c);
 	if (st == CT_OK)
 		st = ct_plan_check_data(c);
+	warn_of_addresses(c);
 	add_summary(c, &text);
 	ct_config_destroy(c);
 	return deliver(cli, &text, st == CT_OK ? ct_str_status(&text) : st);

@@ -21,6 +21,7 @@ struct set_result {
 	uint64_t n;
 	size_t found[CT_FINDING_KINDS];
 	double seconds;
+	char imagenet[160]; /* from ct__imagenet_note */
 };
 
 struct run {
@@ -77,6 +78,7 @@ static enum ct_status check_set(struct run *r, const ct_dataset *d, const struct
 	ct_free(what);
 	CT_TRY(st);
 	s->n = ct_dataset_info(d)->n;
+	ct__imagenet_note(d, s->set, s->imagenet, sizeof(s->imagenet));
 	for (int kind = 0; kind < CT_FINDING_KINDS; kind++)
 		s->found[kind] = r->findings.counts[kind] - s->found[kind];
 	s->seconds = ct_seconds_since(t0);
@@ -221,6 +223,8 @@ static enum ct_status print_summary_json(const struct run *r)
 		for (int kind = 0; kind < CT_FINDING_KINDS; kind++)
 			ct_json_set_i64(o, keys[kind][0], (int64_t)r->sets[i].found[kind]);
 		ct_json_set_f64(o, "seconds", r->sets[i].seconds);
+		if (r->sets[i].imagenet[0])
+			ct_json_set_str(o, "imagenet", r->sets[i].imagenet);
 		ct_json_push(sets, o);
 	}
 	ct_json_set_i64(j, "v", 1);
@@ -266,6 +270,8 @@ static void print_summary(const struct run *r)
 			printf("; %zu damaged shard%s", s->found[CT_FINDING_DAMAGED],
 			       ct_plural(s->found[CT_FINDING_DAMAGED]));
 		printf("\n");
+		if (s->imagenet[0])
+			printf("  %s\n", s->imagenet);
 	}
 	for (size_t i = 0; i < r->findings.n_tags; i++) {
 		const struct ct_finding_tag *t = &r->findings.tags[i];

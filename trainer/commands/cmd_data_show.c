@@ -28,7 +28,7 @@ static enum ct_status read_ids(const struct ct_cli *cli, uint32_t n_samples, uin
 		count = n_samples;
 	CT_TRY_ALLOC(*out = CT_NEW_ARRAY(uint32_t, (size_t)count));
 	for (int i = 0; i < (int)count; i++) {
-		id = i;
+		id = (int64_t)i * n_samples / count; /* of all classes, if they are sorted */
 		enum ct_status st =
 			cli->n_args > 1 ? ct_cli_number("image", cli->args[i + 1], 0, 0, (int64_t)n_samples - 1, &id)
 					: CT_OK;

@@ -129,15 +129,8 @@ enum ct_status ct_cmd_explain(const struct ct_cli *cli)
 		st = ct_explain(cli->args[0], &text);
 	else
 		ct_explain_page(&text);
-	if (st == CT_OK && cli->out) {
-		st = ct_str_status(&text);
-		if (st == CT_OK)
-			st = ct_file_replace(cli->out, ct_str_text(&text), text.len);
-		ct_str_release(&text);
-		return st;
-	}
 	if (st == CT_OK)
-		return ct__print_text(&text);
+		return ct__print_to(cli->out, &text);
 	ct_str_release(&text);
 	return st;
 }

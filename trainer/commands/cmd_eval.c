@@ -18,6 +18,8 @@
 #include "trainer/loop/evaluate.h"
 #include "trainer/loop/stop_guard.h"
 #include "trainer/plan/comm_settings.h"
+#include "trainer/results/eval_files.h"
+#include "trainer/results/report.h"
 
 static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 {
@@ -118,9 +120,45 @@ static enum ct_status load(const char *path, void *session)
 	return ct_model_weights_load(path, s->net, CT_WEIGHTS_WHOLE, NULL);
 }
 
+/* Writes the files of the evaluation to --out or to the run of the checkpoint, whose report then shows them. */
+static enum ct_status write_report(const struct ct_cli *cli, const struct ct_session *s, const char *checkpoint,
+				   struct ct_predictions *p)
+{
+	struct ct_train_state state;
+	char *run = ct_checkpoint_run(checkpoint), *dir = NULL, *lines = NULL, *page = NULL;
+	if (p->n == 0) {
+		ct_free(run);
+		return CT_FAIL(CT_USAGE, "--report is for models that predict classes, and for at most %d evaluation samples",
+			       CT_PREDICTIONS_MAX);
+	}
+	if (ct_checkpoint_load_state(checkpoint, &state, &lines) == CT_OK)
+		p->step = state.step;
+	ct_error_clear();
+	ct_free(lines);
+	enum ct_status st = CT_OK;
+	if (cli->out)
+		st = (dir = ct_strdup(cli->out)) ? CT_OK : CT_NOMEM;
+	else if (run)
+		st = (dir = ct_path_join(run, "eval")) ? CT_OK : CT_NOMEM;
+	else
+		st = CT_FAIL_HINT(CT_USAGE, "name the directory for the files with --out DIRECTORY", "%s is not in a run directory",
+				  checkpoint);
+	if (st == CT_OK)
+		st = ct_eval_files_write(dir, p, s->val, checkpoint);
+	if (st == CT_OK && !cli->out)
+		st = ct_report_write_run(run, NULL, &page);
+	if (st == CT_OK && !cli->json)
+		printf("%s\n", page ? page : dir);
+	ct_free(page);
+	ct_free(dir);
+	ct_free(run);
+	return st;
+}
+
 static enum ct_status evaluate(const struct ct_cli *cli, const char *which, struct ct_session *s)
 {
 	struct ct_eval_result r;
+	struct ct_predictions p = {0};
 	char *path = NULL;
 	enum ct_status st = CT_OK;
 	if (ct_session_is_root(s))
@@ -128,9 +166,12 @@ static enum ct_status evaluate(const struct ct_cli *cli, const char *which, stru
 	if (st == CT_OK)
 		st = ct_session_share_weights(s);
 	if (st == CT_OK)
-		st = ct_evaluate(s, NULL, NULL, &r);
+		st = ct_evaluate(s, NULL, NULL, cli->report ? &p : NULL, &r);
 	if (st == CT_OK && path)
 		st = print(cli, path, &r);
+	if (st == CT_OK && path && cli->report)
+		st = write_report(cli, s, path, &p);
+	ct_predictions_release(&p);
 	ct_free(path);
 	return st;
 }

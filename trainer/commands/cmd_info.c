@@ -1,4 +1,5 @@
 /* `ctrain info`: lists what this build and this machine support, and why the other parts are not available. */
+#include <gnu/libc-version.h>
 #include <stdio.h>
 
 #include "base/device/cuda_module.h"
@@ -11,7 +12,12 @@
 #include "nn/engine.h"
 #include "nn/models/model.h"
 #include "trainer/commands/cli.h"
+#include "trainer/commands/help/version.h"
 #include "trainer/commands/print_impl.h"
+
+#define AS_TEXT(x) #x
+#define VERSION_TEXT(major, minor) AS_TEXT(major) "." AS_TEXT(minor)
+#define BUILT_WITH VERSION_TEXT(__GLIBC__, __GLIBC_MINOR__)
 
 static ct_json *entry(const char *name, bool available, const char *why)
 {
@@ -184,7 +190,9 @@ static enum ct_status collect(ct_json *j)
 	ct_json *settings = ct_json_array();
 	char cpus[128];
 	ct_cpu_list(cpus, sizeof(cpus));
-	ct_json_set_str(j, "version", CTRAIN_VERSION);
+	ct_json_set_str(j, "version", ct_version());
+	ct_json_set_str(j, "glibc", gnu_get_libc_version());
+	ct_json_set_str(j, "built_with_glibc", BUILT_WITH);
 	ct_json_set_i64(j, "cpus", ct_cpu_count());
 	ct_json_set_str(j, "cpu_list", cpus);
 	ct_json_set(j, "devices", devices());
@@ -206,7 +214,11 @@ static enum ct_status print_text(const ct_json *j)
 	const char *list = "";
 	CT_TRY(ct_json_get_i64(j, "cpus", &cpus));
 	CT_TRY(ct_json_get_str(j, "cpu_list", &list));
-	printf("ctrain     " CTRAIN_VERSION "\ncpus       %lld (%s)\n", (long long)cpus, list);
+	printf("ctrain     %s\n", ct_version());
+	printf("C library  glibc %s; built with " BUILT_WITH
+	       ", which is the oldest version on which this program runs\n",
+	       gnu_get_libc_version());
+	printf("cpus       %lld (%s)\n", (long long)cpus, list);
 	print_backends("device", ct_json_get(j, "devices"));
 	if (ct_json_get(j, "cuda"))
 		print_cuda(ct_json_get(j, "cuda"));

@@ -15,7 +15,7 @@ static enum ct_status check_sets(const struct ct_cli *cli)
 		for (size_t k = 0; k < CT_ARRAY_LEN(taken); k++) {
 			if (strcmp(cli->sets[i].key, taken[k]) == 0)
 				return CT_FAIL_HINT(CT_USAGE, "--hosts a:4,b:4 sets nodes and ranks",
-						    "%s has no meaning with `ctrain launch`", cli->sets[i].origin);
+						    "%s cannot be used with `ctrain launch`", cli->sets[i].origin);
 		}
 	}
 	return CT_OK;
@@ -48,7 +48,8 @@ enum ct_status ct_cmd_launch(const struct ct_cli *cli)
 						    .config = cli->args[0],
 						    .cfg = cfg,
 						    .sets = cli->sets,
-						    .n_sets = cli->n_sets});
+						    .n_sets = cli->n_sets,
+						    .verbose = cli->verbose});
 out:
 	ct_config_destroy(cfg);
 	ct_hosts_release(&hosts);

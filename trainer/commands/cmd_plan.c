@@ -13,6 +13,7 @@
 #include "trainer/loop/session_data.h"
 #include "trainer/pipeline/pipeline.h"
 #include "trainer/pipeline/schedule.h"
+#include "trainer/plan/assume.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/ready.h"
 #include "trainer/plan/run_plan.h"
@@ -20,7 +21,9 @@
 struct planned {
 	struct ct_ranks ranks;
 	struct ct_run_plan plan;
-	ct_dataset *train, *val;
+	ct_dataset *train, *val; /* NULL if the data are assumed */
+	struct ct_dataset_info assumed[2];
+	const struct ct_dataset_info *train_info, *val_info; /* val_info: NULL without evaluation */
 	ct_graph *graph, *size_graph, *val_graph;
 	/* With a pipeline, net, programs and memory are those of one stage, and these are its graphs. */
 	struct ct_stages stages;
@@ -74,7 +77,7 @@ static enum ct_status compile(struct planned *p, uint32_t rows, uint32_t eval_ro
 	CT_TRY(ct_program_create_for(p->net, g, (int)rows, CT_TRAIN, &p->program));
 	for (int i = 1; i < p->plan.net.contexts; i++)
 		CT_TRY(ct_program_create_in(p->net, g, (int)rows, CT_TRAIN, i, &p->more[i]));
-	if (p->val)
+	if (p->val_info)
 		CT_TRY(ct_program_create_for(p->net, whole ? p->val_graph : p->val_part, (int)eval_rows, CT_EVAL,
 					     &p->eval));
 	ct_net_memory(p->net, &p->memory);
@@ -94,7 +97,7 @@ static size_t extend(size_t a, size_t b, double factor)
  * batches. */
 static enum ct_status estimate_memory(struct planned *p, uint32_t n)
 {
-	const uint32_t rows = p->plan.micro_rows, eval_rows = p->val ? p->plan.eval_rows : 1;
+	const uint32_t rows = p->plan.micro_rows, eval_rows = p->val_info ? p->plan.eval_rows : 1;
 	const uint32_t most = rows > eval_rows ? rows : eval_rows, cut = most > n ? most / n : 1;
 	const uint32_t r = rows > cut ? rows / cut : 1, e = eval_rows > cut ? eval_rows / cut : 1;
 	const double factor = fmax((double)rows / r, (double)eval_rows / e);
@@ -142,7 +145,7 @@ static enum ct_status compile_stage(const struct ct_config *c, struct planned *p
 	if (p->stages.n > 1) {
 		CT_TRY(ct_graph_stage(p->graph, first, end, &p->part));
 		CT_TRY(ct_graph_stage(p->size_graph, first, end, &p->size_part));
-		if (p->val)
+		if (p->val_info)
 			CT_TRY(ct_graph_stage(p->val_graph, first, end, &p->val_part));
 		p->stages.stage = k;
 		ct_pipeline_net_opts(&p->stages, p->plan.accumulate, &p->plan.net);
@@ -152,16 +155,33 @@ static enum ct_status compile_stage(const struct ct_config *c, struct planned *p
 	return ct_plan_ready_by_flops(p->net, &p->ready);
 }
 
-static enum ct_status make(const struct ct_config *c, struct planned *p)
+/* Opens the data, or takes what the option --assume says about them. */
+static enum ct_status find_data(const struct ct_config *c, const struct ct_assumed *assumed, struct planned *p)
 {
 	struct ct_data_opening data;
-	CT_TRY(ct_plan_ranks(c, &p->ranks));
-	CT_TRY(ct_plan_stages(c, p->ranks.world, p->ranks.first, &p->stages));
+	if (assumed->train > 0) {
+		CT_TRY(ct_assume_info(assumed, c, true, &p->assumed[0]));
+		p->train_info = &p->assumed[0];
+		if (assumed->val == 0 || !ct_plan_has_val(c))
+			return CT_OK;
+		CT_TRY(ct_assume_info(assumed, c, false, &p->assumed[1]));
+		p->val_info = &p->assumed[1];
+		return CT_OK;
+	}
 	CT_TRY(ct_data_opening_start(&data, c, false, false));
 	CT_TRY(ct_data_opening_finish(&data, &p->train, &p->val));
-	const struct ct_dataset_info *ti = ct_dataset_info(p->train);
-	CT_TRY(ct_run_plan_make(c, (uint32_t)p->stages.n_replicas, ti, p->val ? ct_dataset_info(p->val) : NULL,
-				&p->plan));
+	p->train_info = ct_dataset_info(p->train);
+	p->val_info = p->val ? ct_dataset_info(p->val) : NULL;
+	return CT_OK;
+}
+
+static enum ct_status make(const struct ct_config *c, const struct ct_assumed *assumed, struct planned *p)
+{
+	CT_TRY(ct_plan_ranks(c, &p->ranks));
+	CT_TRY(ct_plan_stages(c, p->ranks.world, p->ranks.first, &p->stages));
+	CT_TRY(find_data(c, assumed, p));
+	const struct ct_dataset_info *ti = p->train_info;
+	CT_TRY(ct_run_plan_make(c, (uint32_t)p->stages.n_replicas, ti, p->val_info, &p->plan));
 	p->plan.net.autotune = CT_AUTOTUNE_OFF;
 	CT_TRY(ct_plan_graph(c, ti, p->plan.input, &p->graph));
 	CT_TRY(ct_plan_check_sizes(c, ti, &p->plan, p->graph));
@@ -170,7 +190,7 @@ static enum ct_status make(const struct ct_config *c, struct planned *p)
 	CT_TRY(ct_engine_open(c->train.engine, p->device, ct_plan_threads(c, p->ranks.local), &p->engine));
 	CT_TRY(ct_plan_check_precision(c, p->engine));
 	CT_TRY(ct_plan_graph(c, ti, largest_input(&p->plan), &p->size_graph));
-	if (p->val)
+	if (p->val_info)
 		CT_TRY(ct_plan_graph(c, ti, p->plan.val_input, &p->val_graph));
 	if (p->stages.n > 1)
 		CT_TRY(ct_graph_cut(p->graph, p->stages.n, p->first));
@@ -216,6 +236,22 @@ static void print_nodes(const struct ct_config *c, const struct ct_ranks *r)
 	ct_free(first);
 }
 
+/* Prints the mean and the standard deviation that are in effect, and whether they are defaults. */
+static void print_normalization(const struct ct_config *c, const struct ct_run_plan *r)
+{
+	if (r->net.input != CT_INPUT_U8_NHWC)
+		return;
+	printf("normalize    mean");
+	for (int i = 0; i < r->input.c; i++)
+		printf(" %g", (double)r->net.mean[i]);
+	printf(", standard deviation");
+	for (int i = 0; i < r->input.c; i++)
+		printf(" %g", (double)r->net.std[i]);
+	printf(" (%s)\n", c->data.mean.n > 0		? "data.mean, data.std"
+			 : ct_plan_is_encoded(c) ? "of ImageNet, because data.mean is not set"
+						 : "default of the data set");
+}
+
 static void print_run(const struct ct_config *c, const struct planned *p)
 {
 	const struct ct_run_plan *r = &p->plan;
@@ -229,7 +265,7 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	ct_free(dir);
 	printf("ranks        %d on %d node%s, %d here; threads per rank %d, for loading %d\n", p->ranks.world,
 	       p->ranks.n_nodes, ct_plural(p->ranks.n_nodes), p->ranks.local, ct_plan_threads(c, p->ranks.local),
-	       ct_plan_loader_threads(c, ct_dataset_info(p->train), p->ranks.local));
+	       ct_plan_loader_threads(c, p->train_info, p->ranks.local));
 	print_nodes(c, &p->ranks);
 	printf("device       %s: %s, CPUs %s\n", di.kind, di.name, cpus);
 	if (devices.skipped[0])
@@ -242,14 +278,15 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	printf("batch        %u global = %u per %s x %u %ss", r->global_batch, r->per_rank, share, r->world, share);
 	if (r->accumulate > 1)
 		printf(", as %u micro-batches of %u", r->accumulate, r->micro_rows);
-	printf("\ndata         %s: %u training samples [%d,%d,%d], %u evaluation samples",
-	       ct_config_choice(c, "data.name"), r->train.n, r->input.c, r->input.h, r->input.w,
+	printf("\ndata         %s%s: %u training samples [%d,%d,%d], %u evaluation samples",
+	       p->train ? "" : "assumed, ", ct_config_choice(c, "data.name"), r->train.n, r->input.c, r->input.h, r->input.w,
 	       r->has_val ? r->val.n : 0);
 	if (r->has_val && (r->val_input.h != r->input.h || r->val_input.w != r->input.w))
 		printf(" [%d,%d,%d]", r->val_input.c, r->val_input.h, r->val_input.w);
 	for (int i = 1; i < r->n_sizes; i++)
 		printf(", from epoch %u on %dx%d", r->sizes[i].epoch + 1, r->sizes[i].w, r->sizes[i].h);
 	printf("\n");
+	print_normalization(c, r);
 	printf("steps        %llu an epoch, %llu in all (%u epoch%s)\n", (unsigned long long)r->steps_per_epoch,
 	       (unsigned long long)r->total_steps, r->epochs, ct_plural(r->epochs));
 	if (c->optim.lr_rule == CT_CFG_LR_RULE_LINEAR)
@@ -269,7 +306,7 @@ static void print_model(const struct ct_config *c, const struct planned *p)
 	       ct_graph_n_elems(p->graph), ct_graph_n_params(p->graph));
 	printf("flops        %.3f MFLOP forward per sample, about %.2f GFLOP per training step and rank\n",
 	       flops * 1e-6, 3 * flops * p->plan.per_rank * 1e-9);
-	printf("  %-20s %-18s %14s %12s\n", "layer", "output [C,H,W]", "parameters", "MFLOP");
+	printf("  %-20s %-16s %-18s %14s %12s\n", "layer", "kind", "output [C,H,W]", "parameters", "MFLOP");
 	for (int i = 0; i < ct_graph_n_nodes(p->graph); i++) {
 		const struct ct_node *n = ct_graph_node(p->graph, i);
 		size_t params = 0;
@@ -279,8 +316,10 @@ static void print_model(const struct ct_config *c, const struct planned *p)
 		if (n->bias >= 0)
 			params += ct_graph_param(p->graph, n->bias)->n;
 		snprintf(shape, sizeof(shape), "[%d,%d,%d]", n->shape.c, n->shape.h, n->shape.w);
-		printf("  %-20s %-18s %14zu %12.3f\n", n->name, shape, params, ct_graph_node_flops(p->graph, i) * 1e-6);
+		printf("  %-20s %-16s %-18s %14zu %12.3f\n", n->name, ct_op_name(n->op), shape, params,
+		       ct_graph_node_flops(p->graph, i) * 1e-6);
 	}
+	printf("  %-20s %-16s %-18s %14zu %12.3f\n", "all", "", "", ct_graph_n_elems(p->graph), flops * 1e-6);
 }
 
 /* The cut, and which part of the work each stage has. */
@@ -315,7 +354,7 @@ static void print_memory(const struct planned *p, int stage, size_t states, size
 	const double own = (double)m->params + (double)m->buffers + (double)states + (double)ema;
 	const double share = (double)ct_graph_n_elems(ct_net_graph(p->net)) / (double)ct_graph_n_elems(p->graph);
 	const double copy = stage == 0 ? own / share : 0;
-	uint64_t data = ct_dataset_info(p->train)->bytes + (p->val ? ct_dataset_info(p->val)->bytes : 0), host;
+	uint64_t data = p->train_info->bytes + (p->val_info ? p->val_info->bytes : 0), host;
 	double bytes = (double)m->params + (double)m->grads + (double)states + (double)ema + (double)m->buffers +
 		       (double)m->activations + (double)m->workspace + (double)data;
 	/* Uses the same unit in the entire line, so that the numbers can be compared. */
@@ -398,16 +437,36 @@ static ct_json *plan_json(const struct ct_config *c, const struct planned *p, co
 	return j;
 }
 
+/* Loads the config; an assumed size of images is the same as data.train.size. */
+static enum ct_status load_config(const struct ct_cli *cli, const struct ct_assumed *assumed, struct ct_config **c)
+{
+	struct ct_config_set *sets;
+	enum ct_status st;
+	char size[24];
+
+	CT_TRY_ALLOC(sets = CT_NEW_ARRAY(struct ct_config_set, cli->n_sets + 1));
+	snprintf(size, sizeof(size), "%lld", (long long)assumed->size);
+	for (size_t i = 0; i < cli->n_sets; i++)
+		sets[i] = cli->sets[i];
+	sets[cli->n_sets] = (struct ct_config_set){.key = "data.train.size", .value = size, .origin = "--assume"};
+	st = ct_config_load(cli->args[0], sets, cli->n_sets + (assumed->size > 0), c);
+	ct_free(sets);
+	return st;
+}
+
 enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 {
 	struct ct_config *c = NULL;
+	struct ct_assumed assumed = {0};
 	struct planned p = {0};
 
 	if (cli->simulate)
 		return ct__simulate(cli);
 	CT_TRY(ct__simulate_check_options(cli));
-	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
-	enum ct_status st = make(c, &p);
+	if (cli->assume)
+		CT_TRY(ct_assume_parse(cli->assume, &assumed));
+	CT_TRY(load_config(cli, &assumed, &c));
+	enum ct_status st = make(c, &assumed, &p);
 	if (st == CT_OK && cli->json) {
 		const struct planned_buckets b = buckets_of(c, &p);
 		st = ct__print_json(plan_json(c, &p, &b), true);

@@ -35,6 +35,7 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	struct ct_stages stages;
 	struct ct_ranks ranks;
 	CT_TRY(ct_plan_ranks(cfg, &ranks));
+	CT_TRY(ct_doctor_check_gpus(cfg, &ranks));
 	CT_TRY(ct_plan_check_devices(cfg, ranks.local));
 	CT_TRY(say_ranks(cfg, &ranks));
 	CT_TRY(ct_plan_stages(cfg, ranks.world, ranks.first, &stages));

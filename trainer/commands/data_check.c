@@ -9,6 +9,9 @@
 #include "base/json.h"
 #include "base/thread.h"
 
+#define IMAGENET_CLASSES 1000 /* of ILSVRC 2012 */
+#define IMAGENET_TRAIN 1281167
+#define IMAGENET_VAL 50000
 #define MAX_THREADS 256
 #define TEXT 1024
 
@@ -303,4 +306,41 @@ enum ct_status ct__findings_write(const struct ct_findings *f, bool json, struct
 			write_tsv(&f->v[i], out);
 	}
 	return ct_str_status(out);
+}
+
+static bool is_imagenet(const ct_dataset *d)
+{
+	const char *first = ct_dataset_class_name(d, 0);
+
+	return ct_dataset_info(d)->n_classes == IMAGENET_CLASSES && first &&
+	       (strcmp(first, "n01440764") == 0 || strncmp(first, "tench", 5) == 0);
+}
+
+/* "val", or a path whose last part begins with it, such as ILSVRC2012/val/ */
+static bool is_val(const char *set)
+{
+	size_t n = strlen(set);
+
+	while (n > 0 && set[n - 1] == '/')
+		n--;
+	while (n > 0 && set[n - 1] != '/')
+		n--;
+	return strncmp(set + n, "val", 3) == 0;
+}
+
+void ct__imagenet_note(const ct_dataset *d, const char *set, char *text, size_t len)
+{
+	const bool val = is_val(set);
+	const int64_t complete = val ? IMAGENET_VAL : IMAGENET_TRAIN, n = ct_dataset_info(d)->n;
+	const char *what = val ? "validation" : "training";
+
+	text[0] = '\0';
+	if (!is_imagenet(d))
+		return;
+	if (n == complete)
+		snprintf(text, len, "this is the number of images of ImageNet's complete %s set", what);
+	else
+		snprintf(text, len, "ImageNet's complete %s set has %lld images: %lld %s", what, (long long)complete,
+			 (long long)(n < complete ? complete - n : n - complete),
+			 n < complete ? "are missing" : "too many");
 }

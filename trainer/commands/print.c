@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "base/file.h"
+
 enum ct_status ct__print_text(struct ct_str *text)
 {
 	enum ct_status st = ct_str_status(text);
@@ -24,4 +26,17 @@ enum ct_status ct__print_json(ct_json *j, bool pretty)
 	}
 	ct_str_add(&text, "\n");
 	return ct__print_text(&text);
+}
+
+enum ct_status ct__print_to(const char *path, struct ct_str *text)
+{
+	enum ct_status st;
+
+	if (!path)
+		return ct__print_text(text);
+	st = ct_str_status(text);
+	if (st == CT_OK)
+		st = ct_file_replace(path, ct_str_text(text), text->len);
+	ct_str_release(text);
+	return st;
 }

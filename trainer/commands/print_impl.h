@@ -1,4 +1,4 @@
-/* Print the result of a command to standard output. Both functions take ownership of their argument and release it,
+/* Print the result of a command. The functions take ownership of their argument and release it,
  * even if they fail. */
 #ifndef CT_TRAINER_COMMANDS_PRINT_IMPL_H
 #define CT_TRAINER_COMMANDS_PRINT_IMPL_H
@@ -8,6 +8,8 @@
 /* Fails with CT_IO if standard output cannot be written, and with CT_NOMEM if an allocation failed while the text was
  * built. */
 enum ct_status ct__print_text(struct ct_str *text) CT_MUST_CHECK;
+/* Writes the text to the file `path`, durably, or to standard output if path is NULL. */
+enum ct_status ct__print_to(const char *path, struct ct_str *text) CT_MUST_CHECK;
 /* If pretty is true, the output is indented; otherwise it is a single line. */
 enum ct_status ct__print_json(ct_json *j, bool pretty) CT_MUST_CHECK;
 

@@ -44,7 +44,7 @@ static enum ct_status set_slices(struct simulation *m, int which, const ct_net *
 {
 	struct ct_sim_work *w = &m->work[which];
 
-	w->n_slices = ct_net_n_slices(net);
+	w->n_slices = ct_net_n_trained(net);
 	CT_TRY_ALLOC(m->slices[which] = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)w->n_slices));
 	CT_TRY_ALLOC(m->ready[which] = CT_NEW_ARRAY(double, (size_t)w->n_slices));
 	w->slices = m->slices[which];
@@ -439,6 +439,8 @@ static enum ct_status simulate(struct simulation *m, const struct ct_cli *cli)
 
 enum ct_status ct__simulate(const struct ct_cli *cli)
 {
+	if (cli->assume)
+		return CT_FAIL(CT_USAGE, "--assume cannot be used with --simulate");
 	struct simulation *m;
 
 	CT_TRY_ALLOC(m = CT_NEW(struct simulation));
