@@ -246,14 +246,21 @@ static enum ct_status add_worlds(struct plans_table *t, const struct ct_config *
 	return st;
 }
 
+/* The sizes of a user's own images are not known. */
+static bool has_own_images(const struct ct_config *c)
+{
+	return c->data.name == CT_CFG_DATA_IMAGEFOLDER && c->data.classes != 1000; /* that is ImageNet */
+}
+
 static enum ct_status add_config(struct plans_table *t, const char *path, const struct ct_config_set *sets, size_t n_sets,
 				 uint32_t most)
 {
 	struct ct_config *c;
-	enum ct_status st;
+	enum ct_status st = CT_OK;
 
 	CT_TRY(ct_config_load(path, sets, n_sets, &c));
-	st = add_worlds(t, c, most);
+	if (!has_own_images(c))
+		st = add_worlds(t, c, most);
 	ct_config_destroy(c);
 	return st < 0 ? ct_error_wrap("%s", path) : CT_OK;
 }

@@ -94,7 +94,7 @@ static void test_checkpoints(void **state)
 
 static void test_run_files(void **state)
 {
-	struct ct_step_metrics s = {.grad_norm = -1};
+	struct ct_step_metrics s = {.grad_norm = -1, .weight_norm = -1};
 	char *run = ct_strdup(in_tmpdir("run")), *text;
 	ct_metrics_log *m;
 	size_t len, n = 0, n_logged = 0;
@@ -107,7 +107,7 @@ static void test_run_files(void **state)
 		assert_ok(ct_run_dir_prepare(run, "auto"));
 		assert_ok(ct_run_dir_lock(run, &lock));
 		assert_ok(ct_log_open_file(in_tmpdir("run/log/rank-00000.log")));
-		assert_ok(ct_metrics_open(run, s.step, true, CT_CFG_CONSOLE_OFF, &m));
+		assert_ok(ct_metrics_open(run, s.step, true, NULL, &m));
 		for (int k = 0; k < 5; k++) {
 			s.step++;
 			assert_ok(ct_metrics_step(m, &s));

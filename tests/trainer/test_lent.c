@@ -12,7 +12,7 @@
 #include "trainer/loop/lent.h"
 #include "trainer/loop/session.h"
 
-#define YAML                                                                          \
+#define YAML                                                                                     \
 	"model: {name: mlp, hidden: [8]}\ntrain: {epochs: 1, engine: ref}\nbatch: {global: 4}\n" \
 	"data: {name: synthetic, n_train: 64, n_val: 8, shape: [1, 4, 4]}\n"
 
@@ -76,22 +76,37 @@ static void close_rig(struct rig *r)
 	ct_config_destroy(r->cfg);
 }
 
+static int n_finished, slots[12];
+
+/* The work that reads the batch must have finished. */
+static void note_finished(void *user, int slot, const struct ct_loader_batch *b)
+{
+	(void)user;
+	assert_int_equal(b->n, 4);
+	assert_int_equal(slot, slots[n_finished]);
+	assert_true(n_read > n_finished);
+	n_finished++;
+}
+
 static void check(const char *device, bool async, int max)
 {
 	struct rig r;
 
 	open_rig(&r, device, max, CT_FOREVER);
 	assert_int_equal(ct_lent_max(r.s.device, UINT64_MAX), async ? CT_LENT_MAX : 1);
-	n_read = n_wrong = 0;
+	n_read = n_wrong = n_finished = 0;
+	r.lent.finished = note_finished;
 	for (int i = 0; i < 12; i++) {
 		struct ct_loader_batch *b;
 		struct reader reader;
 
 		assert_int_equal(ct_lent_next(&r.lent, &b), CT_OK);
 		assert_int_equal(b->n, 4);
+		slots[i] = ct_lent_slot(&r.lent);
 		reader.x = b->x;
 		memcpy(reader.expected, b->x, sizeof(reader.expected));
-		assert_int_equal(ct_stream_run(ct_engine_stream(r.s.engine), read_batch, &reader, sizeof(reader)), CT_OK);
+		assert_int_equal(ct_stream_run(ct_engine_stream(r.s.engine), read_batch, &reader, sizeof(reader)),
+				 CT_OK);
 		assert_int_equal(ct_lent_posted(&r.lent), CT_OK);
 		if (!async)
 			assert_int_equal(n_read, i + 1);
@@ -100,13 +115,15 @@ static void check(const char *device, bool async, int max)
 		else
 			assert_true(n_read >= i + 2 - max);
 	}
-	ct_lent_release(&r.lent);
+	assert_int_equal(ct_lent_finish(&r.lent), CT_OK);
 	assert_int_equal(n_read, 12);
+	assert_int_equal(n_finished, 12);
+	ct_lent_release(&r.lent);
 	assert_int_equal(n_wrong, 0);
 	close_rig(&r);
 }
 
-static void test_cpu(void **state)
+static void test_row_123_cpu(void **state)
 {
 	(void)state;
 	check("cpu", false, 1);
@@ -143,7 +160,7 @@ static void test_timeout(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cpu),
+		cmocka_unit_test(test_row_123_cpu),
 		cmocka_unit_test(test_lazy),
 		cmocka_unit_test(test_timeout),
 	};

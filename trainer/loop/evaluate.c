@@ -32,7 +32,69 @@ static enum ct_status run_stage(struct ct_session *s, struct ct_batch *b, struct
 	return ct_pipeline_send_output(s->pipe, b->n, t);
 }
 
-static enum ct_status run_batches(struct ct_session *s, struct ct_lent *lent, uint64_t steps,
+enum { EVAL_AHEAD = 3 }; /* batches that are posted before the host waits for one */
+
+/* The predictions of this rank. */
+struct keeper {
+	struct ct_session *s;
+	struct ct_predictions *all; /* NULL: not requested */
+	float *logits;              /* [eval_rows, n_classes]; NULL: this rank has no logits */
+	/* Posted copies of the logits of the lent batches. NULL: the host waits for each batch. */
+	void *copies[EVAL_AHEAD + 1];
+	int node;
+};
+
+bool ct_evaluate_predicts(const struct ct_session *s)
+{
+	return !s->plan.regression && s->plan.val.n <= CT_PREDICTIONS_MAX;
+}
+
+static enum ct_status keeper_init(struct keeper *k, struct ct_session *s)
+{
+	const ct_graph *g = s->val_graph ? s->val_graph : s->graph, *whole = ct_session_whole(s);
+	const struct ct_node *loss = ct_graph_node(whole, ct_graph_loss(whole));
+	if (!k->all || !ct_evaluate_predicts(s))
+		return CT_OK;
+	k->node = ct_graph_node(g, ct_graph_loss(g))->in[0];
+	CT_TRY(ct_predictions_create(s->plan.val.n, ct_graph_node(whole, loss->in[0])->shape.c, k->all));
+	if (!s->pipe || ct_pipeline_is_last(s->pipe))
+		CT_TRY_ALLOC(k->logits = CT_NEW_ARRAY(float, (size_t)s->plan.eval_rows * (size_t)k->all->n_classes));
+	const size_t bytes = k->logits && ct_device_caps(s->device)->async ? ct_program_logits_bytes(s->eval) : 0;
+	for (size_t i = 0; bytes > 0 && i < CT_ARRAY_LEN(k->copies); i++)
+		CT_TRY(ct_device_host_alloc(s->device, bytes, &k->copies[i]));
+	return CT_OK;
+}
+
+static void keeper_release(struct keeper *k)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(k->copies); i++)
+		if (k->copies[i])
+			ct_device_host_free(k->s->device, k->copies[i]);
+	ct_free(k->logits);
+}
+
+static enum ct_status keep(struct keeper *k, int slot, const struct ct_loader_batch *b)
+{
+	if (!k->logits)
+		return CT_OK;
+	if (k->copies[0])
+		return ct_program_post_logits(k->s->eval, k->copies[slot]);
+	CT_TRY(ct_program_read(k->s->eval, k->node, false, k->logits));
+	ct_predictions_add(k->all, b->samples, b->labels, k->logits, b->n);
+	return CT_OK;
+}
+
+/* Keeps the predictions of a batch whose logits have been copied. */
+static void keep_copied(void *user, int slot, const struct ct_loader_batch *b)
+{
+	struct keeper *k = user;
+	if (!k->copies[0] || b->n == 0)
+		return;
+	ct_program_take_logits(k->s->eval, (int)b->n, k->copies[slot], k->logits);
+	ct_predictions_add(k->all, b->samples, b->labels, k->logits, b->n);
+}
+
+static enum ct_status run_batches(struct ct_session *s, struct ct_lent *lent, struct keeper *k, uint64_t steps,
 				  void (*progress)(void *, double), void *user)
 {
 	struct ct_transfer t = {0};
@@ -42,15 +104,16 @@ static enum ct_status run_batches(struct ct_session *s, struct ct_lent *lent, ui
 		struct ct_batch in = ct_resident_batch(b);
 		if (b->n > 0)
 			CT_TRY(s->pipe ? run_stage(s, &in, &t) : ct_program_forward(s->eval, &in));
+		if (b->n > 0)
+			CT_TRY(keep(k, ct_lent_slot(lent), b));
 		CT_TRY(ct_lent_posted(lent));
 		ct_failpoint("eval");
 		if (progress)
 			progress(user, (double)(i + 1) / (double)steps);
 	}
+	CT_TRY(ct_lent_finish(lent));
 	return ct_pipeline_wait(&t);
 }
-
-enum { EVAL_AHEAD = 3 }; /* batches that are posted before the host waits for one */
 
 /* Every evaluation finds the same unreadable samples, so only the first one logs them. */
 struct bad {
@@ -96,8 +159,24 @@ static enum ct_status count_all(const struct ct_session *s, const struct ct_metr
 	return CT_OK;
 }
 
+/* Each sample was evaluated by one rank, so the sum of the rows of all ranks has the predictions of all samples. */
+static enum ct_status gather_predictions(struct ct_session *s, struct ct_predictions *p)
+{
+	ct_work *w = NULL;
+	if (!p || p->n == 0)
+		return CT_OK;
+	CT_TRY(ct_comm_allreduce(s->comm, p->rows, (size_t)p->n * CT_PREDICTION_COLUMNS, CT_F32, CT_SUM, &w));
+	CT_TRY(ct_work_wait(w));
+	p->step = s->state.step;
+	for (uint32_t i = 0; i < p->n; i++) {
+		if (ct_predictions_row(p, i)[CT_PREDICTION_COUNT] > 1)
+			return CT_FAIL(CT_BUG, "evaluation sample %u was evaluated more than once", i);
+	}
+	return CT_OK;
+}
+
 enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, double done), void *user,
-			   struct ct_eval_result *out)
+			   struct ct_predictions *predictions, struct ct_eval_result *out)
 {
 	int64_t t0 = ct_now_ns();
 	struct ct_metrics m = {0};
@@ -105,8 +184,11 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	struct bad bad = {.known = s->eval != NULL};
 	ct_loader *loader = NULL;
 	struct ct_lent lent = {0};
+	struct keeper keeper = {.s = s, .all = predictions};
 	enum ct_status st;
 
+	if (predictions)
+		*predictions = (struct ct_predictions){0};
 	CT_TRY(ct_session_broadcast_arena(s, ct_net_buffers(s->net)));
 	if (s->ema)
 		CT_TRY(ct_session_broadcast_arena(s, ct_ema_buffers(s->ema)));
@@ -124,13 +206,20 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	if (st == CT_OK && s->ema)
 		st = ct_ema_swap(s->ema);
 	if (st == CT_OK)
-		st = run_batches(s, &lent, ct_sampler_steps(&lo.sampler), progress, user);
+		st = keeper_init(&keeper, s);
+	lent.finished = keep_copied;
+	lent.user = &keeper;
+	if (st == CT_OK)
+		st = run_batches(s, &lent, &keeper, ct_sampler_steps(&lo.sampler), progress, user);
 	if (st == CT_OK)
 		st = ct_net_take_metrics(s->net, &m);
 	if (st == CT_OK && s->ema)
 		st = ct_ema_swap(s->ema);
 	ct_lent_release(&lent);
 	ct_loader_destroy(loader);
+	keeper_release(&keeper);
+	if (st == CT_OK)
+		st = gather_predictions(s, predictions);
 	if (st == CT_OK)
 		st = sum_over_ranks(s, &m, &bad.n);
 	CT_TRY(st);

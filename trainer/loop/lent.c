@@ -66,19 +66,40 @@ static enum ct_status wait_read(const struct ct_lent *l, ct_event *read)
 	return st;
 }
 
+/* Waits for the work that reads the oldest batch. */
+static enum ct_status return_one(struct ct_lent *l)
+{
+	const int slot = (int)(l->n_returned % (uint64_t)l->max);
+
+	if (l->ring[slot].read)
+		CT_TRY(wait_read(l, l->ring[slot].read));
+	if (l->finished)
+		l->finished(l->user, slot, &l->ring[slot].batch);
+	ct_loader_release(l->loader, &l->ring[slot].batch);
+	l->n_returned++;
+	return CT_OK;
+}
+
+int ct_lent_slot(const struct ct_lent *l)
+{
+	return (int)((l->n_lent - 1) % (uint64_t)l->max);
+}
+
 enum ct_status ct_lent_posted(struct ct_lent *l)
 {
-	ct_event *read = l->ring[(l->n_lent - 1) % (uint64_t)l->max].read;
+	ct_event *read = l->ring[ct_lent_slot(l)].read;
 
 	if (read)
 		CT_TRY(ct_event_record(read, l->stream));
 	/* Makes room for the next batch. */
-	while (l->n_lent - l->n_returned >= (uint64_t)l->max) {
-		read = l->ring[l->n_returned % (uint64_t)l->max].read;
-		if (read)
-			CT_TRY(wait_read(l, read));
-		ct_loader_release(l->loader, &l->ring[l->n_returned % (uint64_t)l->max].batch);
-		l->n_returned++;
-	}
+	while (l->n_lent - l->n_returned >= (uint64_t)l->max)
+		CT_TRY(return_one(l));
+	return CT_OK;
+}
+
+enum ct_status ct_lent_finish(struct ct_lent *l)
+{
+	while (l->n_returned < l->n_lent)
+		CT_TRY(return_one(l));
 	return CT_OK;
 }

@@ -14,6 +14,10 @@ struct ct_lent {
 	ct_stream *stream;
 	int max;
 	int64_t timeout_ns;
+	/* (optional) Called when the work that reads a batch has finished, in the order of the batches. `slot` is the value of
+	 * ct_lent_slot when the batch was borrowed. Set them after ct_lent_init. */
+	void (*finished)(void *user, int slot, const struct ct_loader_batch *b);
+	void *user;
 	struct {
 		struct ct_loader_batch batch;
 		ct_event *read; /* completes when the batch has been read; NULL: the device is not asynchronous */
@@ -36,5 +40,9 @@ void ct_lent_release(struct ct_lent *l);
  * fields of *out stay valid until the next call of ct_lent_next. */
 enum ct_status ct_lent_next(struct ct_lent *l, struct ct_loader_batch **out) CT_MUST_CHECK;
 enum ct_status ct_lent_posted(struct ct_lent *l) CT_MUST_CHECK;
+/* Returns the place of the last borrowed batch, from 0 to max - 1, which no other lent batch has. */
+int ct_lent_slot(const struct ct_lent *l);
+/* Waits for the posted work, and returns all batches. */
+enum ct_status ct_lent_finish(struct ct_lent *l) CT_MUST_CHECK;
 
 #endif

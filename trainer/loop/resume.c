@@ -120,8 +120,8 @@ static enum ct_status load_weights(struct ct_session *s)
 	const char *path = s->cfg->model.weights;
 	if (!path[0])
 		return CT_OK;
-	if (ct_model_weights_load(path, s->net, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING, NULL) <
-	    0)
+	if (ct_model_weights_load(path, s->net, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING,
+				  &s->weights) < 0)
 		return ct_error_wrap("model.weights");
 	return CT_OK;
 }
@@ -131,7 +131,8 @@ static enum ct_status load_weights(struct ct_session *s)
 static enum ct_status load_weights_whole(struct ct_session *s, struct ct_whole *w)
 {
 	const char *path = s->cfg->model.weights;
-	if (path[0] && ct_model_weights_load_whole(path, w, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING) < 0)
+	if (path[0] && ct_model_weights_load_whole(path, w, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING,
+						   &s->weights) < 0)
 		return ct_error_wrap("model.weights");
 	return CT_OK;
 }
@@ -160,6 +161,7 @@ static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st,
 		rc = load_values(s, NULL, w);
 		goto out;
 	}
+	ct_console_stage(s->console, "reading checkpoint %s", path);
 	CT_TRY_GOTO(ct_checkpoint_load_state(path, st, &lines), rc, out);
 	CT_TRY_GOTO(check_same(s, path, st, lines), rc, out);
 	CT_TRY_GOTO(load_values(s, path, w), rc, out);

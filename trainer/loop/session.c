@@ -14,8 +14,8 @@
 #include "trainer/loop/session_stage_impl.h"
 #include "trainer/loop/step_clock.h"
 #include "trainer/plan/comm_settings.h"
+#include "trainer/plan/describe.h"
 #include "trainer/plan/devices.h"
-#include "trainer/report/ticker.h"
 
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step)
 {
@@ -32,7 +32,7 @@ void ct_session_count_steps(struct ct_session *s)
 
 bool ct_session_wants_regroup(const struct ct_session *s)
 {
-	return ct_session_is_root(s) && s->steps && atomic_load(&s->steps->regroup);
+	return s->steps && atomic_load(&s->steps->regroup);
 }
 
 enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes)
@@ -98,10 +98,16 @@ static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream 
 static void show_tuning(void *user, size_t done, size_t total)
 {
 	struct ct_session *s = user;
-	if (!s->tuning && !s->compiled && ct_ticker_create("tuning convolutions", &s->tuning) < 0)
-		ct_error_clear();
-	if (s->tuning)
-		ct_ticker_show(s->tuning, done, total, NULL);
+	if (!s->compiled)
+		ct_console_count(s->console, "tuning convolutions", done, total);
+}
+
+static void show_compiling(const struct ct_session *s)
+{
+	const struct ct_run_plan *p = &s->plan;
+
+	ct_console_stage(s->console, "compiling %s for %ux%dx%dx%d", ct_config_choice(s->cfg, "model.name"),
+			 p->micro_rows, p->input.c, p->input.h, p->input.w);
 }
 
 /* Makes the plan, the graph and the net for the open data sets. */
@@ -124,12 +130,19 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 		s->plan.net.tuning = show_tuning;
 		s->plan.net.tuning_user = s;
 	}
+	if (train)
+		show_compiling(s);
 	CT_TRY(ct_plan_check_precision(s->cfg, s->engine));
 	CT_TRY(ct_session_graph(s, train ? s->plan.input : s->plan.val_input, &s->graph));
 	if (train)
 		CT_TRY(ct_plan_check_sizes(s->cfg, ti, &s->plan, ct_session_whole(s)));
 	if (s->pipe)
 		ct_pipeline_net_opts(&s->pipe->stages, s->plan.accumulate, &s->plan.net);
+	if (train) {
+		CT_TRY(ct_plan_class_weights(s->cfg, s->train, &s->class_weights));
+		s->plan.net.class_weights = s->class_weights;
+		s->plan.net.n_class_weights = s->class_weights ? ti->n_classes : 0;
+	}
 	return ct_net_create(s->engine, s->graph, &s->plan.net, &s->net);
 }
 
@@ -152,8 +165,6 @@ static enum ct_status build_training(struct ct_session *s)
 		CT_TRY(ct_pipeline_reserve(s->pipe, s->graph, (int)s->plan.micro_rows));
 	const enum ct_status st = ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
 	s->compiled = true;
-	ct_ticker_destroy(s->tuning);
-	s->tuning = NULL;
 	return st;
 }
 
@@ -315,6 +326,14 @@ static enum ct_status name_run(struct ct_session *s)
 	return ct_config_digest(s->cfg, s->state.config_digest);
 }
 
+static enum ct_status describe(struct ct_session *s)
+{
+	struct ct_str text = {0};
+	enum ct_status st = ct_plan_describe_data(s->cfg, s->train, &s->plan, &text);
+	s->description = text.s;
+	return st;
+}
+
 static enum ct_status open_engine(struct ct_session *s)
 {
 	int threads = ct_plan_threads(s->cfg, ct_session_local_world(s));
@@ -327,7 +346,7 @@ static void note_digests(struct ct_session *s)
 	if (s->train)
 		ct_dataset_digest(s->train, s->state.data_digest);
 	s->state.best_top1 = s->state.last_top1 = s->state.last_loss = -1;
-	s->state.loss_scale = 1;
+	s->state.loss_scale = s->state.lr_scale = 1;
 	s->state.seed = s->cfg->run.seed;
 	s->state.world = (uint32_t)s->world.id.world;
 	s->state.global_batch = s->plan.global_batch;
@@ -379,7 +398,9 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	struct ct_data_opening data = {0};
 	enum ct_status st;
 	int64_t t0 = ct_now_ns();
-	*s = (struct ct_session){.cfg = cfg};
+	*s = (struct ct_session){.cfg = cfg, .console = out->console};
+	ct_console_stage(s->console, "reading data: %s%s%s", ct_config_choice(cfg, "data.name"),
+			 cfg->data.dir[0] ? " in " : "", cfg->data.dir);
 	CT_TRY_GOTO(name_run(s), st, fail);
 	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, !train, id && id->local_rank > 0), st, fail);
 	CT_TRY_GOTO(open_world(s, id), st, fail_data);
@@ -396,6 +417,8 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	CT_TRY_GOTO(ct_resident_place(s), st, fail);
 	if (train)
 		CT_TRY_GOTO(build_training(s), st, fail);
+	if (train && ct_session_is_root(s))
+		CT_TRY_GOTO(describe(s), st, fail);
 	s->compile_s = ct_seconds_since(t0);
 	return CT_OK;
 
@@ -470,7 +493,9 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_watchdog_stop(s->watchdog);
 	ct_world_leave(&s->world, failed);
 	ct_free(s->resumed_from);
+	ct_free(s->class_weights);
 	ct_free(s->config_lines);
+	ct_free(s->description);
 	ct_free(s->run_dir);
 	memset(s, 0, sizeof(*s));
 	if (keep.status < 0)

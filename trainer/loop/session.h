@@ -6,9 +6,11 @@
 #include "dist/reducer.h"
 #include "dist/watchdog.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/model_weights.h"
 #include "trainer/launch/step_board.h"
 #include "trainer/pipeline/pipeline.h"
 #include "trainer/plan/run_plan.h"
+#include "trainer/report/console.h"
 
 /* Step scalars. They are summed over all ranks together with the gradients of the last bucket, so a step needs no
  * additional all-reduce. They are fp32, regardless of the type of the gradients. */
@@ -41,6 +43,8 @@ struct ct_session {
 	struct ct_run_plan plan;
 	char *run_dir;
 	char *config_lines;
+	float *class_weights; /* [classes] of the loss, or NULL */
+	char *description; /* of the model, for checkpoints; NULL on ranks that do not save, and without training */
 	const struct ct_run_lock
 		*lock; /* lock of the run directory, borrowed; NULL: not training, or another rank holds it */
 	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1: no restart. */
@@ -79,11 +83,12 @@ struct ct_session {
 	ct_program *full; /* training program for micro_rows rows and full_shape images */
 	struct ct_shape full_shape;
 	struct ct_step_clock *clock; /* of the step that is being posted; NULL: none */
-	struct ct_ticker *tuning;    /* shown while the first program is compiled, before there is a console */
+	ct_console *console;         /* shows what is done before training begins; NULL: not shown */
 	bool compiled;               /* the first program has been compiled */
 	ct_program *eval;            /* compiled by the first evaluation */
 	struct ct_train_state state;
 	char *resumed_from;               /* checkpoint directory, or NULL */
+	struct ct_weights_report weights; /* rank 0: what was loaded from model.weights */
 	double join_s, data_s, compile_s; /* durations of the startup phases, for the log */
 };
 
@@ -91,7 +96,7 @@ struct ct_session {
  * data and layout. If id is NULL, the world is this process alone (for `ctrain eval` and benchmarks). If train is
  * false, only the evaluation data is opened, and no gradients, optimizer or reducer are created. The weights have their
  * initial values until ct_resume (trainer/loop/resume.h) is called. Borrows cfg. On failure, releases everything and
- * reports the failure to the other ranks. */
+ * reports the failure to the other ranks. Before the call, *out must be zero, except for `console`, which may be set. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out) CT_MUST_CHECK;
 /* If failed is true, reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be
@@ -156,7 +161,7 @@ enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_
  * failure to the other ranks and aborts the collectives. Keeps the error chain. */
 void ct_session_drain(struct ct_session *s);
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step);
-/* Rank 0: returns true if its launcher requests to stop at the next checkpoint, because more nodes can take part. */
+/* Returns true if the launcher of this rank requests to stop at the next checkpoint, because more nodes can take part. */
 bool ct_session_wants_regroup(const struct ct_session *s);
 /* Returns CT_INTERRUPTED with the message for a stop after a signal, or, if more_nodes is true, for that request. */
 enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes);

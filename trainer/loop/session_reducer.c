@@ -8,7 +8,7 @@
 static enum ct_status build_buckets(struct ct_session *s)
 {
 	CT_TRY(ct_plan_buckets(s->cfg, s->net, s->bucket_choice.bytes, &s->buckets, &s->n_buckets));
-	const size_t elems = ct_net_arena_elems(s->net);
+	const size_t elems = ct_net_grad_elems(s->net);
 	struct ct_bucket *last = &s->buckets[s->n_buckets - 1];
 	if (s->pipe)
 		return CT_OK;
@@ -16,7 +16,7 @@ static enum ct_status build_buckets(struct ct_session *s)
 		CT_TRY_ALLOC(last = ct_realloc(s->buckets, (size_t)s->n_buckets + 1, sizeof(*last)));
 		s->buckets = last;
 		last += s->n_buckets++;
-		*last = (struct ct_bucket){.offset = elems, .dtype = CT_F32, .first_slice = ct_net_n_slices(s->net)};
+		*last = (struct ct_bucket){.offset = elems, .dtype = CT_F32, .first_slice = ct_net_n_trained(s->net)};
 	}
 	last->n = elems + CT_SCALAR_N - last->offset;
 	return CT_OK;
@@ -39,14 +39,14 @@ static enum ct_status alloc_shared(struct ct_session *s, size_t bytes, void **ow
 static size_t n_half(const ct_net *net)
 {
 	size_t n = 0;
-	for (int i = 0; i < ct_net_n_slices(net) && ct_net_slice(net, i)->dtype != CT_F32; i++)
+	for (int i = 0; i < ct_net_n_trained(net) && ct_net_slice(net, i)->dtype != CT_F32; i++)
 		n = ct_net_slice(net, i)->offset + ct_net_slice(net, i)->n;
 	return n;
 }
 
 static enum ct_status alloc_reduced(struct ct_session *s)
 {
-	const size_t elems = ct_net_arena_elems(s->net), half = n_half(s->net);
+	const size_t elems = ct_net_grad_elems(s->net), half = n_half(s->net);
 	void *memory;
 	CT_TRY(alloc_shared(s, (elems + CT_SCALAR_N) * sizeof(float), &s->reduced, &memory));
 	CT_TRY(ct_arena_wrap(s->device, CT_F32, elems, memory, &s->grads));
@@ -70,7 +70,7 @@ enum { STAGE_MAX = 64 << 20 };
  * known yet. */
 static enum ct_status stage_buckets(struct ct_session *s)
 {
-	const size_t all = (ct_net_arena_elems(s->net) + CT_SCALAR_N) * sizeof(float);
+	const size_t all = (ct_net_grad_elems(s->net) + CT_SCALAR_N) * sizeof(float);
 	size_t bytes = s->cfg->dist.bucket_mib == CT_CFG_AUTO ? all : 0;
 	for (int i = 0; i < s->n_buckets; i++) {
 		const size_t one = s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype);

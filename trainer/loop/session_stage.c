@@ -20,8 +20,20 @@ enum ct_status ct__session_open_pipeline(struct ct_session *s, const char *backe
 	return CT_OK;
 }
 
+static enum ct_status take_stage(struct ct_session *s, ct_graph **g)
+{
+	CT_TRY(ct_pipeline_take_stage(s->pipe, g));
+	for (int id = 0; id < ct_graph_n_nodes(*g); id++) {
+		if (ct_graph_trains(*g, id))
+			return CT_OK;
+	}
+	return CT_FAIL_HINT(CT_CONFIG, "use launch.pipeline=1, fewer stages, or freeze fewer parameters",
+			    "model.freeze freezes all parameters of stage %d of the pipeline, which must have some to train",
+			    s->pipe->stages.stage);
+}
+
 enum ct_status ct_session_graph(struct ct_session *s, struct ct_shape input, ct_graph **out)
 {
 	CT_TRY(ct_plan_graph(s->cfg, ct_dataset_info(s->train ? s->train : s->val), input, out));
-	return s->pipe ? ct_pipeline_take_stage(s->pipe, out) : CT_OK;
+	return s->pipe ? take_stage(s, out) : CT_OK;
 }

@@ -11,7 +11,7 @@
 static void note_bad(void *user, uint32_t sample, const char *text)
 {
 	(void)user;
-	CT_WARN("bad sample %u, another takes its place: %s", sample, text);
+	CT_WARN("unreadable sample %u is replaced by another one: %s", sample, text);
 }
 
 static int n_slots(const ct_stepper *p)
@@ -199,9 +199,8 @@ static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
 	ct_error_set(CT_DATA, __FILE__, __LINE__,
 		     "%llu samples of this epoch could not be read or decoded, data.max_bad allows %llu",
 		     (unsigned long long)bad, (unsigned long long)s->plan.max_bad);
-	ct_error_hint(
-		"%s/log names each of them; run `ctrain data check` to list all bad samples, or raise data.max_bad",
-		s->run_dir);
+	ct_error_hint("%s/log names each of them; run `ctrain data check` to list all of them, or raise data.max_bad",
+		      s->run_dir);
 	return CT_DATA;
 }
 
@@ -226,6 +225,7 @@ enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req,
 	if (p->n_gathered == 0)
 		CT_TRY(ct_step_clock_begin(&slot->clock));
 	slot->args->step = req->step;
+	slot->args->norms = req->norms;
 	ct_optim_begin(p->s->optim, req->lr, slot->args);
 	if (p->copies)
 		CT_TRY(ct__step_load_all(p, slot));
@@ -274,6 +274,7 @@ static enum ct_status read_clock(const struct step_slot *slot, struct ct_step_ti
 static void take_update(const float *results, struct ct_step_result *out)
 {
 	out->grad_norm = (double)results[CT_UPDATE_NORM];
+	out->weight_norm = (double)results[CT_UPDATE_WEIGHT_NORM];
 	out->outcome = (enum ct_update_outcome)results[CT_UPDATE_OUTCOME];
 	out->loss_scale = (double)results[CT_UPDATE_SCALE];
 	out->loss_scale_steps = (uint32_t)results[CT_UPDATE_SCALE_STEPS];

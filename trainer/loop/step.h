@@ -32,12 +32,14 @@ struct ct_step_request {
 	uint64_t step; /* step number in the run, from which the dropout masks are derived */
 	double lr;
 	bool stop, save, regroup; /* requests of this rank; in the result: of any rank */
+	bool norms;               /* compute the norms of the gradient and of the weights */
 };
 
 struct ct_step_result {
 	struct ct_step_request request;
 	double loss_sum;  /* over all ranks and micro-batches */
-	double grad_norm; /* before clipping; -1 if neither clipping nor a scaled loss needs it */
+	double grad_norm;   /* before clipping; -1 if it was not computed */
+	double weight_norm; /* before the update; -1 if it was not computed */
 	enum ct_update_outcome outcome;
 	/* Loss scale of the next step (0: the loss is not scaled), number of updates since it last changed, and number of
 	 * skipped updates of the run (nn/optim/optim.h). */

@@ -43,7 +43,7 @@ enum ct_status ct__step_check_tail(ct_stepper *p, const struct ct_sampler *sampl
 		if (ct_sampler_slice(sampler, plan->steps_per_epoch - 1, i).count != 1 ||
 		    ct__step_program(p, 1, 0, &program) == CT_OK)
 			continue;
-		ct_error_hint("or leave the last, smaller batch of an epoch out: data.drop_last=true");
+		ct_error_hint("or skip the last, smaller batch of an epoch: data.drop_last=true");
 		return ct_error_wrap("the last step of an epoch has one sample for rank %u", sampler->rank);
 	}
 	return CT_OK;

@@ -109,7 +109,7 @@ enum ct_status ct__step_empty(ct_stepper *p, const struct step_micro *m)
 		CT_TRY(ct_arena_zero(ct_net_grads(s->net), p->stream));
 	if (m->first && s->writes_half)
 		CT_TRY(ct_arena_zero(s->half, p->stream));
-	for (int i = 0; m->last && i < ct_net_n_slices(s->net); i++)
+	for (int i = 0; m->last && i < ct_net_n_trained(s->net); i++)
 		CT_TRY(ct_reducer_ready(s->reducer, i));
 	return CT_OK;
 }

@@ -41,6 +41,7 @@ enum ct_status ct_summary_write(const struct ct_session *s, const struct ct_mete
 	struct ct_run_summary sum = {.status = status,
 				     .step = s->state.step,
 				     .images = s->state.images,
+				     .steps_per_epoch = s->plan.steps_per_epoch,
 				     .epoch = s->state.epoch,
 				     .seconds = ct_seconds_since(meter->start_ns),
 				     .best_top1 = s->state.best_top1,

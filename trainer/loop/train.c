@@ -13,8 +13,10 @@
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/evaluate.h"
+#include "trainer/loop/hooks.h"
 #include "trainer/loop/meter.h"
 #include "trainer/loop/outcome.h"
+#include "trainer/loop/patience.h"
 #include "trainer/loop/replica_check.h"
 #include "trainer/loop/straggler_watch.h"
 #include "trainer/loop/summary.h"
@@ -22,6 +24,8 @@
 #include "trainer/plan/cpus.h"
 #include "trainer/report/bottleneck.h"
 #include "trainer/report/cpu_use.h"
+#include "trainer/report/memory_use.h"
+#include "trainer/results/eval_files.h"
 
 struct loop {
 	struct ct_session *s;
@@ -41,7 +45,10 @@ struct loop {
 	struct ct_rank_times *ranks;     /* [world] times of all ranks in the last epoch */
 	uint64_t epoch_damaged;          /* damaged images of all ranks, set by judge */
 	double images_per_sec, loss;     /* step of the last metrics line, and of the last step */
+	double share[6];                 /* parts of the step time since the last metrics line but one */
+	uint64_t memory_bytes;           /* of this process at the last metrics line */
 	bool stop, save_now, regroup;
+	struct ct_predictions best; /* rank 0: of the best evaluation of this process; n is 0 if there was none */
 };
 
 static uint64_t every(double epochs, uint64_t steps_per_epoch)
@@ -62,7 +69,10 @@ static void report_progress(struct loop *l, const char *phase)
 				.epochs = s->plan.epochs,
 				.loss = l->loss,
 				.images_per_sec = l->images_per_sec,
+				.best_top1 = s->state.best_top1,
+				.memory_bytes = l->memory_bytes,
 				.phase = phase};
+	memcpy(p.share, l->share, sizeof(p.share));
 	p.eta_seconds = l->images_per_sec > 0 ? (double)left * s->plan.global_batch / l->images_per_sec : 0;
 	ct_metrics_progress(l->metrics, &p);
 }
@@ -90,6 +100,17 @@ static enum ct_status check_lock(const void *lock)
 	return lock ? ct_run_lock_check(lock) : CT_OK;
 }
 
+static void note_shares(struct loop *l, const struct ct_step_metrics *m)
+{
+	const double ms[6] = {m->data_ms, m->forward_ms, m->backward_ms, m->exposed_comm_ms, m->optim_ms, m->other_ms};
+	double sum = 0;
+	for (int i = 0; i < 6; i++)
+		sum += ms[i];
+	for (int i = 0; i < 6; i++)
+		l->share[i] = sum > 0 ? ms[i] / sum : 0;
+	l->memory_bytes = ct_memory_use_now();
+}
+
 static enum ct_status log_step(struct loop *l, const struct ct_step_result *r)
 {
 	const struct ct_interval *w = &l->meter.window;
@@ -107,10 +128,14 @@ static enum ct_status log_step(struct loop *l, const struct ct_step_result *r)
 				    .exposed_comm_ms = (double)t->exposed_ns * k,
 				    .optim_ms = (double)t->optim_ns * k,
 				    .grad_norm = r->grad_norm,
+				    .weight_norm = r->weight_norm,
+				    .memory_bytes = ct_memory_use(),
 				    .loss_scale = r->loss_scale,
 				    .skipped_updates = r->skipped_updates};
 	double known = (double)(t->data_ns + t->forward_ns + t->backward_ns + t->exposed_ns + t->optim_ns);
 	m.other_ms = fmax(0, (total * 1e9 - known) * k);
+	if (l->metrics)
+		note_shares(l, &m);
 	CT_TRY(check_run_dir(l->s));
 	if (l->metrics)
 		CT_TRY(ct_metrics_step(l->metrics, &m));
@@ -130,6 +155,7 @@ static enum ct_status take_save(struct loop *l, bool wait)
 	if (r.step == 0)
 		return CT_OK;
 	enum ct_status st = ct_metrics_checkpoint(l->metrics, r.step, r.path, r.seconds, r.exposed_seconds, r.bytes);
+	ct_hook_checkpoint(l->s, l->metrics, r.path);
 	ct_free(r.path);
 	ct_meter_exclude_since(&l->meter, t0);
 	return st;
@@ -156,6 +182,7 @@ static enum ct_status save(struct loop *l, bool best)
 					   .ema = s->ema,
 					   .state = &s->state,
 					   .config_lines = s->config_lines,
+					   .description = s->description,
 					   .guard = &l->guard,
 					   .threads = ct_plan_threads(s->cfg, ct_session_local_world(s))};
 	s->state.optim_steps = ct_optim_steps(s->optim);
@@ -178,10 +205,18 @@ static enum ct_status evaluate(struct loop *l, bool *best)
 	struct ct_eval_result r;
 	int64_t t0 = ct_now_ns();
 	ct_session_phase(s, "evaluation", s->state.step);
-	CT_TRY(ct_evaluate(s, l->metrics ? eval_progress : NULL, l, &r));
+	struct ct_predictions p = {0};
 	struct ct_train_state *t = &s->state;
+	enum ct_status st = ct_evaluate(s, l->metrics ? eval_progress : NULL, l, s->cfg->log.report ? &p : NULL, &r);
+	if (st < 0) {
+		ct_predictions_release(&p);
+		return st;
+	}
 	bool better = s->plan.regression ? r.loss < t->best_loss : r.top1 > t->best_top1;
 	*best = !isnan(r.loss) && (t->best_step == 0 || better);
+	ct_predictions_release(*best && l->metrics ? &l->best : &p);
+	if (*best && l->metrics)
+		l->best = p;
 	if (*best) {
 		t->best_top1 = r.top1;
 		t->best_loss = r.loss;
@@ -189,6 +224,7 @@ static enum ct_status evaluate(struct loop *l, bool *best)
 	}
 	t->last_top1 = r.top1;
 	t->last_loss = r.loss;
+	ct_patience_note(s, &r, l->metrics);
 	uint32_t epoch = (uint32_t)((s->state.step - 1) / s->plan.steps_per_epoch);
 	if (l->metrics)
 		CT_TRY(ct_metrics_eval(l->metrics, &(struct ct_eval_metrics){.epoch = epoch,
@@ -206,6 +242,15 @@ static enum ct_status evaluate(struct loop *l, bool *best)
 static bool target_reached(const struct ct_session *s)
 {
 	return s->cfg->train.target_top1 > 0 && s->state.last_top1 >= s->cfg->train.target_top1;
+}
+
+/* Returns the bytes of gradients that are summed over all ranks in a step. */
+static double reduced_bytes(const struct ct_session *s)
+{
+	double bytes = 0;
+	for (int i = 0; i < s->n_buckets; i++)
+		bytes += (double)(s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype));
+	return bytes;
 }
 
 /* Exchanges the times of all ranks and writes the bottleneck report. *bound is a string literal. */
@@ -246,7 +291,10 @@ static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *o
 					.local_world = local,
 					.host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN),
 					.flops = ct_graph_flops(s->size_graph ? s->size_graph : s->graph),
-					.encoded = s->plan.encoded};
+					.encoded = s->plan.encoded,
+					.reduced_bytes = reduced_bytes(s),
+					.n_buckets = s->n_buckets,
+					.one_host = s->world.id.n_nodes == 1};
 	*bound = ct_bottleneck_name(ct_bottleneck_report(&f, out));
 	return ct_str_status(out);
 }
@@ -290,6 +338,8 @@ static enum ct_status end_epoch(struct loop *l)
 	CT_TRY(judge(l, &m.bound_by, &verdict));
 	m.verdict = ct_str_text(&verdict);
 	m.damaged = l->epoch_damaged;
+	m.ranks = l->ranks;
+	m.n_ranks = l->s->world.id.world;
 	if (l->metrics && m.damaged > 0)
 		CT_INFO("epoch %u: %llu damaged images were decoded", epoch + 1, (unsigned long long)m.damaged);
 	if (l->metrics && m.verdict[0])
@@ -329,6 +379,13 @@ static enum ct_status take_step(struct loop *l)
 	return CT_OK;
 }
 
+/* The stages of a pipeline would have to exchange their norms. */
+static bool is_logged(const struct loop *l, uint64_t step)
+{
+	const int64_t n = l->s->cfg->log.every;
+	return !l->s->pipe && n > 0 && step % (uint64_t)n == 0;
+}
+
 static bool is_eval_due(const struct loop *l, uint64_t step)
 {
 	const struct ct_run_plan *p = &l->s->plan;
@@ -361,9 +418,10 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	bool minutes = c->checkpoint.every_minutes > 0 &&
 		       ct_seconds_since(l->last_save_ns) >= c->checkpoint.every_minutes * 60;
 	struct ct_step_request req = {.step = step,
-				      .lr = ct_schedule_lr(&s->plan.schedule, step),
+				      .lr = ct_patience_lr(s, step),
 				      .stop = stop,
 				      .save = ct_session_is_root(s) && minutes,
+				      .norms = is_logged(l, step + 1),
 				      .regroup = (minutes || is_save_due(l, step + 1)) && ct_session_wants_regroup(s)};
 	ct_comm_set_step(s->comm, (int64_t)step);
 	ct_comm_set_step(s->group, (int64_t)step);
@@ -381,6 +439,13 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	return take_save(l, false);
 }
 
+static void run_epoch_hook(struct loop *l)
+{
+	const int64_t t0 = ct_now_ns();
+	ct_hook_epoch_end(l->s, l->metrics);
+	ct_meter_exclude_since(&l->meter, t0);
+}
+
 /* Evaluates and saves if that is due, when no posted step is left. *done: training is finished. */
 static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 {
@@ -394,22 +459,39 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 	if (is_eval_due(l, t->step))
 		CT_TRY(evaluate(l, &best));
 	best = best && s->cfg->checkpoint.best;
-	t->finished = t->step >= s->plan.total_steps || target_reached(s);
+	t->finished = t->step >= s->plan.total_steps || target_reached(s) || ct_patience_is_over(s);
 	if (is_save_due(l, t->step) || best || l->save_now || l->stop || l->regroup || t->finished)
 		CT_TRY(save(l, best));
+	if (end_of_epoch)
+		run_epoch_hook(l);
 	l->save_now = false;
 	*done = t->finished;
 	return CT_OK;
 }
 
-static enum ct_status run(struct loop *l)
+/* A failure is only a warning, as of the report, which reads these files. */
+static void write_predictions(const struct loop *l)
+{
+	char *dir;
+	if (!l->metrics || l->best.n == 0)
+		return;
+	if (!(dir = ct_path_join(l->s->run_dir, "eval")) || ct_eval_files_write(dir, &l->best, l->s->val, NULL) < 0) {
+		CT_WARN("cannot write the predictions of the evaluation: %s", ct_error_message());
+		ct_error_clear();
+	}
+	ct_free(dir);
+}
+
+static enum ct_status run(struct loop *l, const char **end)
 {
 	struct ct_session *s = l->s;
 	/* The limits may have changed since the run ended, for example to more epochs or a higher target. */
-	bool done = s->state.step >= s->plan.total_steps || target_reached(s);
+	bool done = s->state.step >= s->plan.total_steps || target_reached(s) || ct_patience_is_over(s);
 	const char *status = "done";
 	if (done && s->state.step > 0)
 		status = "already finished";
+	l->loss = NAN;
+	report_progress(l, "train"); /* the first step may take long */
 	while (!done && !l->stop && !l->regroup) {
 		bool drained = false, end_of_epoch = false;
 		CT_TRY(one_step(l, &drained, &end_of_epoch));
@@ -417,23 +499,27 @@ static enum ct_status run(struct loop *l)
 			CT_TRY(after_step(l, end_of_epoch, &done));
 	}
 	if (done && s->state.step < s->plan.total_steps)
-		status = "target reached";
+		status = target_reached(s) ? "target reached" : "stopped early";
 	CT_TRY(take_save(l, true));
 	CT_TRY(judge_rest(l));
 	const bool more_nodes = !done && l->regroup && !l->stop;
 	if (!done)
 		status = more_nodes ? "continues with more nodes" : "stopped by a signal";
 	CT_TRY(ct_summary_write(s, &l->meter, l->loss, status, l->metrics));
+	write_predictions(l);
+	*end = status;
 	if (done)
 		return CT_OK;
 	return ct_session_stopped(s, more_nodes);
 }
 
-enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals)
+enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals,
+			const char **end)
 {
 	struct loop l = {
 		.s = s, .metrics = metrics, .signals = signals, .guard = {.check = check_lock, .user = s->lock}};
 	enum ct_status st;
+	*end = NULL;
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
 	if (ct_session_is_root(s))
@@ -451,12 +537,13 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 		ct_meter_init(&l.meter, start_ns);
 		l.last_save_ns = ct_now_ns();
 		ct_session_count_steps(s);
-		st = run(&l);
+		st = run(&l, end);
 	}
 	if (st < 0)
 		ct_session_drain(s);
 	/* Waits for the save in progress, because its checkpoint is valid even after a failure. */
 	ct_checkpoint_writer_destroy(l.writer);
+	ct_predictions_release(&l.best);
 	ct_whole_release(&l.whole);
 	ct_straggler_watch_destroy(l.stragglers);
 	ct_replica_check_destroy(l.check);

@@ -1,5 +1,5 @@
-/* Checks that the files named by data.dir, data.train and data.val exist. Problems are reported with their location in
- * the config. */
+/* Checks that the files named by data.dir, data.train, data.val, data.classes_file and model.weights exist. Problems are
+ * reported with their location in the config. */
 #include <stdio.h>
 #include <string.h>
 
@@ -59,6 +59,29 @@ static void check_split(struct report *r, bool train)
 	ct_error_clear();
 }
 
+static void check_file(struct report *r, const char *key, const char *path)
+{
+	struct ct_str text = {0};
+
+	if (!path[0] || ct_file_exists(path))
+		return;
+	ct_str_addf(&text, "there is no %s", path);
+	ct_error_clear(); /* add() takes the hint of the current error */
+	add(r, CT_NOT_FOUND, key, ct_str_text(&text));
+	ct_str_release(&text);
+}
+
+/* A run that continues from a checkpoint does not read model.weights. */
+static bool has_checkpoint(const struct ct_config *c)
+{
+	char *dir = ct_plan_run_dir(c), *last = dir ? ct_path_join(dir, "checkpoints/last") : NULL;
+	bool found = last && ct_file_exists(last);
+
+	ct_free(last);
+	ct_free(dir);
+	return found;
+}
+
 enum ct_status ct_plan_check_data(const struct ct_config *c)
 {
 	struct report r = {.c = c};
@@ -67,6 +90,9 @@ enum ct_status ct_plan_check_data(const struct ct_config *c)
 	check_split(&r, true);
 	if (ct_plan_has_val(c))
 		check_split(&r, false);
+	check_file(&r, "data.classes_file", c->data.classes_file);
+	if (!has_checkpoint(c))
+		check_file(&r, "model.weights", c->model.weights);
 	st = ct_str_status(&r.lines);
 	if (st == CT_OK && r.status < 0) {
 		ct_error_set(r.status, __FILE__, __LINE__, "%s", ct_str_text(&r.lines));

@@ -8,13 +8,13 @@ enum ct_status ct_plan_backward_flops(const ct_graph *g, double **out)
 	bool *needs_grad = CT_NEW_ARRAY(bool, (size_t)n);
 
 	*out = CT_NEW_ARRAY(double, (size_t)n);
+	if (needs_grad)
+		ct_graph_gradients(g, false, needs_grad);
 	for (int i = 1; needs_grad && *out && i < n; i++) {
 		const struct ct_node *node = ct_graph_node(g, i);
 
 		if (node->op == CT_OP_CONV2D || node->op == CT_OP_LINEAR)
-			(*out)[i] = (needs_grad[node->in[0]] ? 2 : 1) * ct_graph_node_flops(g, i);
-		needs_grad[i] =
-			node->weight >= 0 || needs_grad[node->in[0]] || (node->in[1] >= 0 && needs_grad[node->in[1]]);
+			(*out)[i] = (ct_graph_trains(g, i) + needs_grad[node->in[0]]) * ct_graph_node_flops(g, i);
 	}
 	const enum ct_status st = needs_grad && *out ? CT_OK : CT_NOMEM;
 	ct_free(needs_grad);
@@ -24,7 +24,7 @@ enum ct_status ct_plan_backward_flops(const ct_graph *g, double **out)
 void ct_plan_ready(const ct_net *net, const double *costs, double *ready)
 {
 	const ct_graph *g = ct_net_graph(net);
-	const int n_slices = ct_net_n_slices(net);
+	const int n_slices = ct_net_n_trained(net);
 	double total = 0;
 
 	for (int i = ct_graph_n_nodes(g) - 1; i >= 0; i--) {
@@ -44,7 +44,7 @@ enum ct_status ct_plan_ready_by_flops(const ct_net *net, double **out)
 	enum ct_status st = ct_plan_backward_flops(ct_net_graph(net), &costs);
 
 	*out = NULL;
-	if (st == CT_OK && !(*out = CT_NEW_ARRAY(double, (size_t)ct_net_n_slices(net))))
+	if (st == CT_OK && !(*out = CT_NEW_ARRAY(double, (size_t)ct_net_n_trained(net))))
 		st = CT_NOMEM;
 	if (st == CT_OK)
 		ct_plan_ready(net, costs, *out);

@@ -71,8 +71,8 @@ enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, st
 	if (n > 1 && n < world && strcmp(c->dist.backend, "mpi") == 0)
 		return CT_FAIL_HINT(
 			CT_CONFIG, "use another dist.backend, or as many stages as ranks",
-			"launch.pipeline=%d with %d ranks and dist.backend=mpi: the ranks of a stage need a communicator "
-			"of their own, and communicator \"mpi\" has always all ranks",
+			"launch.pipeline=%d with %d ranks and dist.backend=mpi: the ranks of a stage need a separate "
+			"communicator, but communicator \"mpi\" always contains all ranks",
 			n, world);
 	*out = (struct ct_stages){.n = n, .stage = rank % n, .replica = rank / n, .n_replicas = world / n};
 	return CT_OK;
@@ -222,6 +222,13 @@ static void plan_schedule(const struct ct_config *c, struct ct_run_plan *p)
 		.div_factor = c->schedule.div_factor,
 		.final_div_factor = c->schedule.final_div_factor,
 	};
+	if (s->kind == CT_LR_PLATEAU)
+		p->plateau = (struct ct_plateau_opts){.gamma = c->schedule.gamma,
+						      .min_lr = c->schedule.min_lr,
+						      .threshold = c->schedule.threshold,
+						      .patience = (uint32_t)c->schedule.patience,
+						      .cooldown = (uint32_t)c->schedule.cooldown,
+						      .larger = c->schedule.metric == CT_CFG_METRIC_TOP1};
 	if (s->step_size == 0)
 		s->step_size = 1;
 	for (int i = 0; i < c->schedule.milestones.n && i < CT_MAX_MILESTONES; i++)
@@ -244,6 +251,8 @@ static void plan_optim(const struct ct_config *c, struct ct_run_plan *p)
 		.eps = c->optim.eps,
 		.clip_norm = c->optim.clip_norm,
 		.trust = c->optim.trust,
+		.lr_factors = (const char *const *)c->optim.lr_factors.v,
+		.n_lr_factors = c->optim.lr_factors.n,
 		.loss_scale = c->optim.loss_scale,
 		.loss_scale_interval = (uint32_t)c->optim.loss_scale_interval,
 	};
@@ -287,6 +296,7 @@ static enum ct_status plan_steps(const struct ct_config *c, const struct ct_data
 				       .accumulate = p->accumulate,
 				       .seed = (uint64_t)c->run.seed,
 				       .shuffle = c->data.shuffle != CT_CFG_SHUFFLE_NONE,
+				       .balanced = c->data.shuffle == CT_CFG_SHUFFLE_BALANCED,
 				       .drop_last = c->data.drop_last};
 	p->steps_per_epoch = ct_sampler_steps(&p->train);
 	if (p->steps_per_epoch == 0) {
@@ -393,12 +403,21 @@ enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const
 	return CT_OK;
 }
 
-enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
-			     ct_graph **out)
+static enum ct_status choose_trained(const struct ct_config *c, ct_graph *g)
 {
-	int hidden[CT_ARRAY_LEN(c->model.hidden.v)];
+	const struct ct_str_list *freeze = &c->model.freeze, *factors = &c->optim.lr_factors;
+	if (freeze->n > 0 && ct_graph_freeze(g, (const char *const *)freeze->v, freeze->n, c->model.freeze_stats) < 0)
+		return ct_error_wrap("model.freeze");
+	if (ct_lr_factors_check((const char *const *)factors->v, factors->n, g) < 0)
+		return ct_error_wrap("optim.lr_factors");
+	return CT_OK;
+}
+
+enum ct_status ct_plan_model(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
+			     struct ct_plan_model *out)
+{
 	for (int i = 0; i < c->model.hidden.n; i++)
-		hidden[i] = (int)c->model.hidden.v[i];
+		out->hidden[i] = (int)c->model.hidden.v[i];
 	bool regression = train->n_targets > 0;
 	bool mse = c->model.loss == CT_CFG_LOSS_MSE || (c->model.loss == CT_CFG_LOSS_AUTO && regression);
 	if (mse != regression) {
@@ -407,13 +426,13 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 					       regression ? "float targets" : "class labels"),
 				       "use model.loss=%s, or auto", regression ? "mse" : "cross_entropy");
 	}
-	struct ct_model_spec spec = {
+	out->spec = (struct ct_model_spec){
 		.name = ct_config_choice(c, "model.name"),
 		.input = input,
 		.n_outputs = regression ? train->n_targets : train->n_classes,
 		.loss = mse ? CT_LOSS_MSE : CT_LOSS_CROSS_ENTROPY,
 		.label_smoothing = (float)c->model.label_smoothing,
-		.hidden = hidden,
+		.hidden = out->hidden,
 		.n_hidden = c->model.hidden.n,
 		.dropout = (float)c->model.dropout,
 		.layers = (const char *const *)c->model.layers.v,
@@ -422,7 +441,21 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 		.zero_gamma = c->model.zero_gamma,
 		.drop_path = (float)c->model.drop_path,
 	};
-	return ct_model_build(&spec, out);
+	return CT_OK;
+}
+
+enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
+			     ct_graph **out)
+{
+	struct ct_plan_model model;
+	CT_TRY(ct_plan_model(c, train, input, &model));
+	CT_TRY(ct_model_build(&model.spec, out));
+	enum ct_status st = choose_trained(c, *out);
+	if (st < 0) {
+		ct_graph_destroy(*out);
+		*out = NULL;
+	}
+	return st;
 }
 
 /* A sum of many 16-bit numbers, of which each intermediate result is rounded, loses precision. */
@@ -469,7 +502,7 @@ static size_t first_bucket_bytes(const struct ct_config *c)
 
 static enum ct_status bucket_slices(const ct_net *net, struct ct_bucket_slice **out, int *n)
 {
-	*n = ct_net_n_slices(net);
+	*n = ct_net_n_trained(net);
 	if (*n == 0) {
 		return CT_FAIL_HINT(CT_CONFIG, "add a linear or conv2d layer to model.layers",
 				    "the model has no parameters to train");

@@ -21,6 +21,7 @@ struct ct_run_plan {
 	uint32_t epochs;                       /* rounded up from total_steps */
 	double lr;                             /* learning rate after optim.lr_rule has been applied */
 	struct ct_schedule schedule;
+	struct ct_plateau_opts plateau; /* if schedule.kind is CT_LR_PLATEAU */
 	struct ct_optim_opts optim;
 	struct ct_sampler train, val;                 /* for rank 0; set .rank for other ranks */
 	struct ct_transform transform, val_transform; /* of training and evaluation images */
@@ -94,6 +95,10 @@ bool ct_plan_small_stem(const struct ct_config *c, const struct ct_dataset_info 
  * options in *p must already be set. */
 enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_info *train,
 			    const struct ct_dataset_info *val, struct ct_run_plan *p) CT_MUST_CHECK;
+/* Computes the weights of the classes in the loss (train.class_weights), scaled so that their mean over the training
+ * samples is 1. *out [n_classes] is owned by the caller; it is NULL if the key is not set. Fails with CT_CONFIG and the
+ * location in the config. */
+enum ct_status ct_plan_class_weights(const struct ct_config *c, const ct_dataset *train, float **out) CT_MUST_CHECK;
 /* Converts data.augment.* to *out, except for the mean and for options that are not operations on a single image (crops
  * of encoded images, mixup, CutMix). */
 void ct_plan_augment(const struct ct_config *c, struct ct_augment *out);
@@ -114,10 +119,18 @@ enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset
 /* Checks that the network can be built, before the data is opened. Fails with CT_CONFIG and the location in the config,
  * or with CT_DATA if data files exist and the shape in their headers differs from that in the config. */
 enum ct_status ct_plan_check_model(const struct ct_config *c) CT_MUST_CHECK;
-/* Checks that the files of the training and evaluation data exist. No sample is read. On failure, the message lists all
- * problems, one per line, as "FILE:LINE:COLUMN: error: data.dir: ...", and the status is the one that opening the data
- * would return. */
+/* Checks that the files of the training and evaluation data exist, and the weights to start from. No sample is read. On
+ * failure, the message lists all problems, one per line, as "FILE:LINE:COLUMN: error: data.dir: ...", and the status is
+ * the one that opening the data would return. */
 enum ct_status ct_plan_check_data(const struct ct_config *c) CT_MUST_CHECK;
+/* The model of the config for this data and images of shape `input`. `spec` borrows from the config and from *out, which
+ * must not be copied. */
+struct ct_plan_model {
+	struct ct_model_spec spec;
+	int hidden[16];
+};
+enum ct_status ct_plan_model(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
+			     struct ct_plan_model *out) CT_MUST_CHECK;
 /* Builds the graph of the config for this data and images of shape `input`. The result is owned by the caller. */
 enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_info *train, struct ct_shape input,
 			     ct_graph **out) CT_MUST_CHECK;

@@ -10,7 +10,7 @@
 
 bool ct_plan_has_val(const struct ct_config *c)
 {
-	return strcmp(c->data.val, "none") != 0;
+	return c->data.val_fraction > 0 || strcmp(c->data.val, "none") != 0;
 }
 
 /* NULL if it is not set. */
@@ -22,11 +22,15 @@ static const char *text_or_null(const char *text)
 void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_dataset_spec *out)
 {
 	const struct ct_int_list *s = &c->data.shape;
-	const char *split = train ? c->data.train : c->data.val;
+	const bool divided = c->data.val_fraction > 0;
+	const char *split = train || divided ? c->data.train : c->data.val;
+	const char *first = c->data.train[0] ? c->data.train : "train";
 	*out = (struct ct_dataset_spec){
 		.name = ct_config_choice(c, "data.name"),
 		.dir = c->data.dir,
-		.path = text_or_null(split),
+		.path = divided ? first : text_or_null(split),
+		.classes_of = c->data.name == CT_CFG_DATA_IMAGEFOLDER ? first : NULL,
+		.val_fraction = c->data.val_fraction,
 		.index_dir = text_or_null(c->data.index_dir),
 		.classes = text_or_null(c->data.classes_file),
 		.threads = ct_plan_threads(c, ct_plan_local_procs(c)),
