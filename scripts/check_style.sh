@@ -18,8 +18,8 @@ cd "$root" || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
-for folder in base nn data dist trainer tests bench; do
-	[ -d "$folder" ] && find "$folder" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
+for directory in base nn data dist infer trainer tests bench; do
+	[ -d "$directory" ] && find "$directory" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
 done | LC_ALL=C sort > "$work/files"
 if ! [ -s "$work/files" ]; then
 	echo "check_style: no sources under $(pwd)" >&2
@@ -50,6 +50,8 @@ BEGIN {
 	arrow("dist/rendezvous", "dist/store")
 	arrow("dist/settings", "dist/store")
 	arrow("dist/store", "")
+	arrow("infer", "*nn *data")
+	arrow("infer/api", "*nn *data infer")
 	arrow("nn", "nn/graph")
 	arrow("nn/cuda", "nn nn/graph nn/optim nn/cuda/compile nn/cuda/cudnn nn/cuda/kernels nn/cuda/program nn/cuda/run nn/cuda/tune")
 	arrow("nn/cuda/compile", "nn nn/graph nn/cuda/cudnn nn/cuda/kernels nn/cuda/program")
@@ -71,20 +73,26 @@ BEGIN {
 	arrow("nn/optim", "nn")
 	arrow("nn/ref", "nn nn/host")
 	arrow("trainer", "trainer/commands trainer/launch trainer/loop trainer/remote")
-	arrow("trainer/checkpoint", "*nn")
-	arrow("trainer/commands", "*nn *data *dist trainer/checkpoint trainer/config trainer/doctor trainer/import trainer/launch trainer/loop trainer/pipeline trainer/plan trainer/postmortem trainer/remote trainer/report trainer/slurm")
+	arrow("trainer/checkpoint", "*nn infer")
+	arrow("trainer/commands/help", "trainer/commands trainer/config")
+	arrow("trainer/commands", "*nn *data *dist infer trainer/checkpoint trainer/commands/help trainer/config trainer/doctor trainer/export trainer/import trainer/init trainer/launch trainer/loop trainer/pipeline trainer/plan trainer/postmortem trainer/predict trainer/remote trainer/report trainer/results trainer/runs trainer/slurm")
 	arrow("trainer/config", "nn nn/models nn/optim")
 	arrow("trainer/doctor", "*nn *dist trainer/config trainer/launch trainer/plan")
+	arrow("trainer/export", "*nn *data infer trainer/checkpoint trainer/config trainer/plan")
 	arrow("trainer/import", "trainer/config")
+	arrow("trainer/init", "*data trainer/config trainer/report")
 	arrow("trainer/launch", "*dist trainer/checkpoint trainer/config trainer/plan trainer/postmortem trainer/slurm")
-	arrow("trainer/loop", "*nn *data *dist trainer/checkpoint trainer/config trainer/launch trainer/pipeline trainer/plan trainer/postmortem trainer/report trainer/slurm")
+	arrow("trainer/loop", "*nn *data *dist trainer/checkpoint trainer/config trainer/launch trainer/pipeline trainer/plan trainer/postmortem trainer/report trainer/results trainer/slurm")
 	arrow("trainer/pipeline", "*nn *dist trainer/checkpoint trainer/plan")
-	arrow("trainer/plan", "*nn *data *dist trainer/config")
+	arrow("trainer/plan", "*nn *data *dist infer trainer/config")
 	arrow("trainer/postmortem", "*dist")
+	arrow("trainer/predict", "*nn *data infer trainer/checkpoint trainer/config trainer/export trainer/plan")
 	arrow("trainer/remote", "*dist trainer/config trainer/launch")
 	arrow("trainer/report", "trainer/config")
+	arrow("trainer/results", "*data infer trainer/config trainer/plan")
+	arrow("trainer/runs", "trainer/checkpoint trainer/config trainer/launch trainer/report trainer/results")
 	arrow("trainer/slurm", "")
-	split("base=base nn=base,nn data=base,data dist=base,dist trainer=base,nn,data,dist,trainer", layers, " ")
+	split("base=base nn=base,nn data=base,data dist=base,dist infer=base,nn,data,infer trainer=base,nn,data,dist,infer,trainer", layers, " ")
 	for (i in layers) {
 		split(layers[i], part, "=")
 		n = split(part[2], to, ",")

@@ -18,10 +18,21 @@ fi
 
 say() { echo "quickstart: $* ($SECONDS s)"; }
 
-say "step 1 of 4: install packages"
+# On a terminal, the build updates one line. Elsewhere, one line for each quarter replaces a line per file; what the compiler says remains.
+build() {
+	if [ -t 1 ]; then
+		scripts/build.sh release -- ctrain
+	else
+		scripts/build.sh release -- ctrain | awk -F'[][/]' '
+			/^\[[0-9]+\/[0-9]+\] / { part = int(4 * $2 / $3); if (part > done) { done = part; print "built " 25 * part " %"; fflush() } next }
+			{ print; fflush() }'
+	fi
+}
+
+say "step 1 of 4: install packages (the first time, this takes about a minute)"
 scripts/setup.sh
 say "step 2 of 4: build the program"
-scripts/build.sh release -- ctrain
+build
 ctrain=build/release/ctrain
 say "step 3 of 4: prepare the data"
 
@@ -65,5 +76,6 @@ cat <<-TEXT
 	  $ctrain eval $config --checkpoint best     evaluate the best checkpoint
 	  $ctrain plan $config                       ranks, memory, communication; no training
 	  $ctrain help                               all commands
+	  docs/FIRST_RUN.md                          what the run has written, and what to do with it
 	  sudo cmake --install build/release         install it as "ctrain" under /usr/local
 TEXT

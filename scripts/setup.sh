@@ -2,20 +2,23 @@
 # Installs what ctrain needs to build and run, on Debian 12/13 and Ubuntu 22.04/24.04.
 #   scripts/setup.sh                build and run
 #   scripts/setup.sh --mpi          also Open MPI and MPICH, for dist.backend: mpi
+#   scripts/setup.sh --package      also what cpack needs to make Debian packages
 #   scripts/setup.sh --containers   also Podman, Buildah and Docker's engine, for the long stage of scripts/test.sh
 #   scripts/setup.sh --test-quick   also what scripts/test.sh --quick needs
 #   scripts/setup.sh --test         also what scripts/test.sh needs (sanitizers, fuzzers, network tools, Slurm, bare Debian systems)
 # On machines with an NVIDIA driver, scripts/setup_cuda.sh then provides CUDA, unless CTRAIN_SETUP_CUDA is "off".
 set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
 
-packages=(gcc g++ cmake ninja-build pkg-config ccache curl ca-certificates
+packages=(gcc g++ cmake ninja-build make pkg-config ccache curl ca-certificates
 	libyaml-dev zlib1g-dev libjansson-dev nettle-dev libdeflate-dev libjpeg-dev
 	libspng-dev libdnnl-dev libgloo-dev)
 quick_packages=(libcmocka-dev python3 python3-pil iproute2 procps psmisc)
 mpi_packages=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
+deb_packages=(dpkg-dev file)
 container_packages=(podman buildah runc docker-compose mmdebstrap)
-test_packages=("${quick_packages[@]}" "${mpi_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring slurm-wlm munge faketime iptables
-	openssh-client openssh-server)
+test_packages=("${quick_packages[@]}" "${mpi_packages[@]}" "${deb_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring slurm-wlm munge faketime iptables
+	openssh-client openssh-server mkdocs)
 
 want=("${packages[@]}")
 for arg in "$@"; do
@@ -25,11 +28,12 @@ for arg in "$@"; do
 		mapfile -t engine < <(apt-cache search --names-only '^docker[.]..$' | cut -d' ' -f1)
 		want+=("${container_packages[@]}" "${engine[@]}")
 		;;
+	--package) want+=("${deb_packages[@]}") ;;
 	--mpi) want+=("${mpi_packages[@]}") ;;
 	--test) want+=("${test_packages[@]}") ;;
 	--test-quick) want+=("${quick_packages[@]}") ;;
-	-h | --help) sed -n '2,8s/^# //p' "$0"; exit 0 ;;
-	*) echo "setup: unknown argument '$arg' (valid: --mpi, --containers, --test-quick, --test)" >&2; exit 2 ;;
+	-h | --help) sed -n '2,9s/^# //p' "$0"; exit 0 ;;
+	*) echo "setup: unknown argument '$arg' (valid: --mpi, --package, --containers, --test-quick, --test)" >&2; exit 2 ;;
 	esac
 done
 
@@ -68,10 +72,31 @@ if [[ " ${want[*]} " == *" clang "* ]]; then
 		install "libclang-rt-$major-dev" || echo "setup: no fuzzer runtime for clang $major: fuzzing will be skipped" >&2
 	fi
 fi
-# Exchanges weights with torchvision. Some releases do not have the package.
+# Some releases do not have these packages. torchvision exchanges weights with ctrain.
 if [[ " $* " == *" --test "* ]]; then
 	mapfile -t need < <(missing python3-torchvision)
 	install "${need[@]}" || echo "setup: no python3-torchvision here: the tests that need it will be skipped" >&2
+	# Shows reports. Ubuntu's package is not a browser, but installs one from elsewhere.
+	if [ "$(. /etc/os-release && echo "$ID")" = debian ]; then
+		mapfile -t need < <(missing chromium)
+		install "${need[@]}" || echo "setup: no chromium here: the tests that need a browser will be skipped" >&2
+	fi
+fi
+# Check exported models. Debian has no onnxruntime. The tests use this directory only, and nothing else on the machine is changed. The
+# directory appears complete or not at all. Its file "wheels" is the list that was installed.
+if [[ " $* " == *" --test "* ]] && ! cmp -s "$root/scripts/onnx_wheels.txt" "$root/build/onnx/wheels"; then
+	echo "setup: installing onnx and onnxruntime from wheels into build/onnx"
+	part=$root/build/onnx.part
+	rm -rf "$part"
+	if PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 python3 -m pip install --quiet \
+		--no-cache-dir --no-compile --no-deps --only-binary=:all: --requirement "$root/scripts/onnx_wheels.txt" --target "$part"; then
+		cp "$root/scripts/onnx_wheels.txt" "$part/wheels"
+		rm -rf "$root/build/onnx"
+		mv "$part" "$root/build/onnx"
+	else
+		rm -rf "$part"
+		echo "setup: onnx and onnxruntime could not be installed: the tests that need them will be skipped" >&2
+	fi
 fi
 "$(dirname "$0")/setup_cuda.sh"
 echo "setup: done"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs README's commands in bare Debian systems, each suite after the other: quickstart, "Build by hand", the commands of README and docs/
+# Runs README's commands in bare Debian systems, each suite after the other: quickstart, "Build by hand", Debian packages (made there, and
+# installed on another bare system), the commands of README and docs/
 # (only in bookworm; tests/e2e/doc_commands.py --list shows them), the quick tests (not in this machine's own release, in which
 # scripts/test.sh has run them), and quickstart as on a machine with an NVIDIA driver and no CUDA toolkit (only in trixie): CUDA from wheels,
 # the module, the package, and training on the software GPU.
@@ -18,7 +19,7 @@ case ${1:-} in
 	shift
 	;;
 -h | --help)
-	sed -n '2,12s/^# //p' scripts/test_chroot.sh
+	sed -n '2,13s/^# //p' scripts/test_chroot.sh
 	exit 0
 	;;
 -*)
@@ -187,6 +188,41 @@ cuda='
 	cat soft.txt
 	grep -q "cuda:0: Software GPU" soft.txt' # device: auto has chosen it
 
+# shellcheck disable=SC2016 # the variables are those of the inner shell
+package='
+	scripts/setup.sh --package
+	cpack --config build/release/CPackConfig.cmake -B /work/packages
+	cmake -S . -B build/make -DCTRAIN_CUDA=OFF >/dev/null # the default generator
+	grep -q "CMAKE_GENERATOR:INTERNAL=Unix Makefiles" build/make/CMakeCache.txt'
+# On a system that has nothing but the packages.
+# shellcheck disable=SC2016
+deb='
+	cd /root
+	apt-get -qq update
+	DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install /work/packages/ctrain_*.deb /work/packages/ctrain-gloo_*.deb >/dev/null
+	ctrain version
+	ctrain info | grep "gloo *yes"
+	ctrain smoke
+	ctrain data digits --out datasets/mnist --train 2000 --test 500
+	ctrain mnist_mlp train.epochs=1
+	ctrain eval runs/mnist_mlp
+	apt-get -qq -y remove ctrain >/dev/null
+	test ! -e /usr/bin/ctrain -a ! -e /usr/share/ctrain'
+
+run_deb() { # SUITE ROOT
+	local bare=$work/$1-bare.root
+	if ! ls "$2"/work/packages/*.deb >/dev/null 2>&1; then
+		echo "failed deb" >>"$work-$1.txt"
+		failed=1
+		return
+	fi
+	unpack "$1" "$bare"
+	mkdir -p "$bare/work/packages"
+	cp "$2"/work/packages/*.deb "$bare/work/packages"
+	part "$1" "$bare" deb "$deb"
+	rm -rf --one-file-system "$bare"
+}
+
 has_quick() { # SUITE
 	[ $all = 1 ] || [ "$1" != "$own" ]
 }
@@ -202,6 +238,8 @@ run_suite() { # SUITE
 	part "$1" "$root" by-hand "$by_hand
 		build/release/ctrain info
 		build/release/ctrain configs/smoke.yaml"
+	part "$1" "$root" package "$package"
+	run_deb "$1" "$root"
 	if [ "$1" = bookworm ]; then
 		printf '%s\n' "$doc_commands" >"$root/work/doc_commands.sh"
 		part "$1" "$root" docs 'bash ../doc_commands.sh'
@@ -237,7 +275,7 @@ for suite in "${suites[@]}"; do
 		esac
 	fi
 	if [ -n "$reason" ]; then
-		printf 'skipped %s: '"$reason"'\n' quickstart by-hand >"$work-$suite.txt"
+		printf 'skipped %s: '"$reason"'\n' quickstart by-hand package deb >"$work-$suite.txt"
 		! has_quick "$suite" || echo "skipped quick: $reason" >>"$work-$suite.txt"
 		[ "$suite" != trixie ] || echo "skipped cuda: $reason" >>"$work-$suite.txt"
 		continue

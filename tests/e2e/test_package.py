@@ -1,5 +1,6 @@
 """What is built where a part of CUDA is missing, and what cmake --install installs: the program, and its modules if they were built."""
 
+import glob
 import os
 import re
 import shutil
@@ -55,6 +56,68 @@ class Configure(Case):
         self.assert_skipped("^test_(cuda|soft)_", 20, "switched off by CTRAIN_CUDA")
 
 
+class Install(Case):
+    """What cmake --install and cpack install besides the modules."""
+
+    def install(self):
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", self.path("opt")], check=True, capture_output=True)
+
+    def test_files(self):
+        """Configs, pages, man page, completions and licence are there, and the program finds its configs from elsewhere."""
+        self.install()
+        for name in ("share/ctrain/configs/mnist_ddp.yaml", "share/ctrain/config.schema.json", "share/ctrain/scripts/get_mnist.sh",
+                     "share/doc/ctrain/README.md", "share/doc/ctrain/CHANGELOG.md", "share/doc/ctrain/docs/CONFIG.md",
+                     "share/doc/ctrain/copyright", "share/man/man1/ctrain.1", "share/bash-completion/completions/ctrain",
+                     "share/zsh/site-functions/_ctrain", "share/fish/vendor_completions.d/ctrain.fish"):
+            self.assertGreater(os.path.getsize(self.path("opt", name)), 500, name)
+        configs = self.path("opt", "share", "ctrain", "configs")
+        self.assertEqual(sorted(os.listdir(configs)), sorted(os.listdir(os.path.join(SOURCE, "configs"))))
+        ctrain = self.path("opt", "bin", "ctrain")
+        r = self.start("smoke", f"run.dir={self.path('run')}", "train.max_steps=2", program=ctrain).wait(60)
+        self.assert_code(r, OK)
+        self.assertIn(f'{configs}/smoke.yaml', self.start("config", "dump", "smoke", "--origins", program=ctrain).wait(60).out)
+        r = self.start("configs/mnist_ddp.yaml", program=ctrain).wait(60)
+        self.assert_says(r, f'"ctrain mnist_ddp" uses the example {configs}/mnist_ddp.yaml')
+        r = self.start("version", program=ctrain).wait(60)
+        self.assertRegex(r.out, r"^ctrain \d+\.\d+\.\d+(\+g[0-9a-f]{9,})?\n$")
+
+    def test_completion(self):
+        """bash completes commands, options, keys and values."""
+        self.install()
+        script = self.path("opt", "share", "bash-completion", "completions", "ctrain")
+        for words, wanted in (("pla", "plan"), ("data pac", "pack"), ("plan --sim", "--simulate"), ("plan x.yaml optim.wei", "optim.weight_decay="),
+                              ("x.yaml optim.name = la", "lars lamb"), ("x.yaml optim.nesterov =", "true false"), ("help optim.wei", "optim.weight_decay")):
+            code = f'source {script}; COMP_WORDS=(ctrain {words}); COMP_CWORD={len(words.split())}; _ctrain; echo "${{COMPREPLY[*]}}"'
+            r = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True, cwd=self.tmp)
+            self.assertEqual((r.stdout.strip(), r.stderr), (wanted, ""), words)
+
+    def test_uninstall(self):
+        """The target removes what was installed, and nothing else."""
+        self.install()
+        own = self.write("opt/share/ctrain/configs/own.yaml", "base: smoke.yaml\n")
+        subprocess.run(["cmake", f"-DBUILD={BUILD}", "-P", os.path.join(SOURCE, "cmake", "uninstall.cmake")], check=True, capture_output=True)
+        left = [os.path.join(d, f) for d, _, files in os.walk(self.path("opt")) for f in files]
+        self.assertEqual(left, [own])
+        self.assertFalse(os.path.exists(self.path("opt", "share", "doc", "ctrain")))
+
+    def test_packages(self):
+        """Debian packages: what they need is found from the libraries, and they have the version of the program."""
+        for tool, package in (("dpkg-shlibdeps", "dpkg-dev"), ("dpkg-deb", "dpkg"), ("file", "file")):
+            if not shutil.which(tool):
+                self.skipTest(f"cpack needs {tool} (Debian's package {package}; scripts/setup.sh --package installs it)")
+        subprocess.run(["cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", self.path("deb")], check=True, capture_output=True)
+        debs = {n.split("_")[0]: self.path("deb", n) for n in os.listdir(self.path("deb")) if n.endswith(".deb")}
+        field = {n: dict(x.split(": ", 1) for x in subprocess.run(["dpkg-deb", "-f", p], capture_output=True, text=True, check=True).stdout.splitlines()
+                         if ": " in x) for n, p in debs.items()}
+        version = self.run_ctrain("version").out.split()[1]
+        self.assertEqual({f["Version"] for f in field.values()}, {version})
+        self.assertRegex(field["ctrain"]["Depends"], r"libdnnl.*libyaml|libyaml.*libdnnl")
+        self.assertNotRegex(field["ctrain"]["Depends"], "gloo|mpi")
+        if "ctrain-gloo" in field:
+            self.assertRegex(field["ctrain-gloo"]["Depends"], rf"ctrain \(= {re.escape(version)}\).*libgloo")
+            self.assertIn("ctrain-gloo", field["ctrain"]["Recommends"])
+
+
 class Package(Case):
     def dump(self, path):
         return subprocess.run(["objdump", "-p", path], capture_output=True, text=True, check=True).stdout
@@ -65,6 +128,19 @@ class Package(Case):
         r = Process(self, [program, *args], self.env({"CTRAIN_CUDA_LIBS": self.path("nowhere")}), self.tmp).wait(60)
         self.assert_code(r, OK)
         return r.out + r.err
+
+    def test_row_108_c_library(self):
+        """The program runs where the C library is not older than the one with which it was built."""
+        if not shutil.which("objdump"):
+            self.skipTest("objdump is not installed")
+        info = self.run_ctrain("info", "--json").json()
+        built, here = ([int(n) for n in info[key].split(".")] for key in ("built_with_glibc", "glibc"))
+        self.assertLessEqual(built, here)
+        for path in (CTRAIN, *glob.glob(os.path.join(BUILD, "libctrain_*.so"))):
+            needed = [[int(n) for n in v.split(".")] for v in re.findall(r"GLIBC_([\d.]+)", self.dump(path))]
+            self.assertTrue(needed)
+            self.assertLessEqual(max(needed)[:2], built, path)
+        self.assertIn(f"glibc {info['glibc']}; built with {info['built_with_glibc']}", self.run_ctrain("info").out)
 
     def test_with_and_without_the_module(self):
         if not shutil.which("objdump"):

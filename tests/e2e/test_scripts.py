@@ -1,11 +1,16 @@
-"""scripts/get_mnist.sh against servers on this machine: whole, interrupted, damaged and absent downloads; scripts/sum_tests.py."""
+"""scripts/get_mnist.sh and get_cifar.sh against servers on this machine: whole, interrupted, damaged and absent downloads; scripts/sum_tests.py."""
 
 import functools
+import hashlib
 import http.server
+import io
 import os
+import random
+import re
 import shutil
 import socket
 import sys
+import tarfile
 import threading
 import unittest
 
@@ -94,6 +99,69 @@ class GetMnist(Case):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             return f"http://127.0.0.1:{s.getsockname()[1]}"
+
+
+class GetCifar(GetMnist):
+    """scripts/get_cifar.sh, with the checksums of small files instead of those of CIFAR-10."""
+
+    NAMES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+
+    def setUp(self):
+        super().setUp()
+        rng = random.Random(1)
+        self.files = {name: rng.randbytes(40000) for name in self.NAMES}
+        os.makedirs(self.path("www"))
+        with tarfile.open(self.path("www", "cifar-10-binary.tar.gz"), "w:gz") as tar:
+            for name, data in {**self.files, "batches.meta.txt": b"airplane\n"}.items():
+                info = tarfile.TarInfo("cifar-10-batches-bin/" + name)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+        text = read(os.path.join(SOURCE, "scripts", "get_cifar.sh")).decode()
+        sums = re.findall(r"\b[0-9a-f]{64}(?=  (\w+\.bin))", text)
+        self.assertEqual(sums, self.NAMES)
+        for name, data in self.files.items():
+            text = re.sub(rf"\b[0-9a-f]{{64}}(?=  {name})", hashlib.sha256(data).hexdigest(), text)
+        self.write("get_cifar.sh", text)
+
+    def cifar(self, *mirrors, expect=OK):
+        env = self.env({"CTRAIN_CIFAR_MIRROR": " ".join(mirrors), "no_proxy": "127.0.0.1"})
+        r = Process(self, ["bash", self.path("get_cifar.sh"), self.path("cifar")], env, self.tmp).wait(60)
+        self.assert_code(r, expect)
+        return r
+
+    def assert_cifar(self):
+        self.assertEqual(sorted(os.listdir(self.path("cifar"))), sorted([*self.NAMES, "batches.meta.txt"]))
+        for name, data in self.files.items():
+            self.assertEqual(read(self.path("cifar", name)), data)
+
+    def test_cifar(self):
+        server = self.serve(self.path("www"))
+        self.assertIn("is complete", self.cifar(self.closed_port(), server.url).out)
+        self.assert_cifar()
+        server.asked.clear()
+        self.cifar(server.url)
+        self.assertEqual(server.asked, [])
+
+    def test_cifar_resumed(self):
+        r = self.cifar(self.serve(self.path("www"), cut=90000).url, expect=1)
+        self.assert_says(r, "offline", "CTRAIN_CIFAR_MIRROR")
+        self.assertFalse(os.path.exists(self.path("cifar", "test_batch.bin")))
+        self.assertGreaterEqual(len(read(self.path("cifar", "cifar-10-binary.tar.gz.part"))), 90000)
+        server = self.serve(self.path("www"))
+        self.cifar(server.url)
+        self.assertTrue(server.asked[0][1], "the download was not resumed")
+        self.assert_cifar()
+
+    def test_cifar_damaged(self):
+        """A part of another file is replaced; an archive with other contents is refused."""
+        os.makedirs(self.path("cifar"))
+        self.write("cifar/cifar-10-binary.tar.gz.part", b"x" * 1000)
+        self.cifar(self.serve(self.path("www")).url)
+        self.assert_cifar()
+        self.write("cifar/data_batch_3.bin", b"?" + self.files["data_batch_3.bin"][1:])
+        self.write("get_cifar.sh", read(self.path("get_cifar.sh")).decode().replace(
+            hashlib.sha256(self.files["data_batch_3.bin"]).hexdigest(), hashlib.sha256(b"another").hexdigest()))
+        self.assert_says(self.cifar(self.serve(self.path("www")).url, expect=1), "right contents")
 
 
 @unittest.skipUnless(MNIST and FASHION, "no ../shared/data/mnist and fashion-mnist (CTRAIN_SHARED)")

@@ -1,5 +1,5 @@
 """scripts/setup_cuda.sh: what it chooses on machines with and without an NVIDIA driver. scripts/test_chroot.sh runs it for real, in a bare
-system; here, nvidia-smi and pip are stand-ins."""
+system; here, nvidia-smi and pip are stand-ins. Also which wheels scripts/setup.sh installs."""
 
 import glob
 import os
@@ -138,6 +138,53 @@ class SetupCuda(Case):
         self.assertGreater(len(wheels), 5)
         for w in wheels:
             self.assertRegex(w, r"^nvidia-[a-z0-9-]+==[0-9.]+( +--hash=sha256:[0-9a-f]{64}){2}$")
+
+
+class Setup(Case):
+    """scripts/setup.sh --test on a system that has all packages: the wheels of onnx and onnxruntime."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ("setup.sh", "onnx_wheels.txt"):
+            os.makedirs(self.path("tree", "scripts"), exist_ok=True)
+            shutil.copy(os.path.join(SOURCE, "scripts", name), self.path("tree", "scripts"))
+        self.program("tree/scripts/setup_cuda.sh", "#!/bin/sh\n")
+        self.program("bin/dpkg-query", "#!/bin/sh\necho install ok installed\n")
+        self.program("bin/clang", f"#!/bin/sh\necho {self.path('clang')}\n")
+        self.write("clang/lib/linux/libclang_rt.fuzzer.a", "")
+        self.program("bin/python3", '#!/bin/sh\necho "$@" >>"$CALLS"\nfor to; do :; done\nmkdir -p "$to/onnx"\n[ -z "$FAIL" ]\n')
+
+    def program(self, name, text):
+        os.chmod(self.write(name, text), 0o755)
+
+    def setup(self, **env):
+        """Returns the number of calls of pip until now, and what is in build."""
+        env = self.env({"PATH": f"{self.path('bin')}:/usr/bin:/bin", "CALLS": self.path("calls"), "FAIL": "", **env})
+        r = Process(self, ["bash", self.path("tree", "scripts", "setup.sh"), "--test"], env, self.tmp).wait(30)
+        self.assert_code(r, OK)
+        self.assertEqual("tests that need them will be skipped" in r.err, bool(env["FAIL"]), r.err)
+        with open(self.path("calls"), encoding="utf-8") as f:
+            return len(f.readlines()), sorted(os.listdir(self.path("tree", "build")))
+
+    def test_onnx(self):
+        if not shutil.which("apt-get"):
+            self.skipTest("setup.sh is for systems with apt-get")
+        self.write("tree/build/onnx.part/left", "")
+        self.assertEqual(self.setup(FAIL="1"), (1, []))
+        self.write("tree/build/onnx.part/left", "")
+        self.assertEqual(self.setup(), (2, ["onnx"]))
+        self.assertEqual(sorted(os.listdir(self.path("tree", "build", "onnx"))), ["onnx", "wheels"])
+        self.assertEqual(self.setup(), (2, ["onnx"]), "they were there")
+        self.write("tree/scripts/onnx_wheels.txt", "onnx==1.0\n")
+        self.assertEqual(self.setup(FAIL="1"), (3, ["onnx"]), "the old ones remain")
+        self.assertEqual(self.setup(), (4, ["onnx"]), "the list changed")
+
+    def test_every_wheel_has_a_version(self):
+        with open(os.path.join(SOURCE, "scripts", "onnx_wheels.txt"), encoding="utf-8") as f:
+            wheels = [w for w in f.read().splitlines() if not w.startswith("#")]
+        self.assertGreater(len(wheels), 5)
+        for w in wheels:
+            self.assertRegex(w, r"^[a-z_]+==\d+(\.\d+)+$")
 
 
 if __name__ == "__main__":
