@@ -25,6 +25,7 @@ SKIPPED = {
     ("docs/CONTAINERS.md", "podman "): "needs Podman; tests/e2e/test_container_engines.py runs it",
     ("docs/CONTAINERS.md", "srun "): "needs Slurm and a container engine; tests/e2e/test_container_engines.py runs it",
     ("docs/DISTRIBUTED.md", "CTRAIN_TOKEN=5fbb... ctrain"): "needs two hosts",
+    ("docs/FINETUNING.md", "bench/finetune.py"): "needs PyTorch and CIFAR-10",
     ("docs/MODELS.md", "ctrain configs/resnet50_imagenet.yaml model.weights"): "trains ResNet-50 on ImageNet for 90 epochs",
     ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model convnet"): "needs PyTorch",
     ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model mlp"): "needs PyTorch",
@@ -72,8 +73,15 @@ BEFORE = {
     ("docs/DATA.md", "ctrain predict runs/resnet50_imagenet"):
         "ctrain configs/resnet50_imagenet.yaml train.max_steps=1 train.eval_every=0 batch.per_rank=2 data.train.size=96 log.console=off\n"
         "mkdir -p more && cp cat.png photo.jpg && cp cat.png more",
-    ("docs/DATA.md", "ctrain predict model.safetensors"): "ctrain ckpt export runs/resnet50_imagenet --out model.safetensors",
-    ("docs/MODELS.md", "ctrain ckpt export runs/NAME"): "ln -s mnist_ddp runs/NAME",
+    ("docs/DATA.md", "ctrain predict model.safetensors photo.jpg"): "ctrain export runs/resnet50_imagenet --out model.safetensors",
+    ("docs/EXPORT.md", "cc examples/classify.c"): "ldconfig\nctrain data show configs/smoke.yaml --out cat.ppm >/dev/null",
+    ("docs/EXPORT.md", "ctrain export runs/mnist_ddp --out model.safetensors"): "rm -f model.safetensors",
+    ("docs/MODELS.md", "ctrain export runs/NAME"): "ln -s mnist_ddp runs/NAME",
+    ("docs/INSTALL.md", "mkdir -p ~/.local/share"): "hash -r",
+    ("docs/METRICS.md", "jq -r 'select(.kind == \"eval\") |"): "apt-get -qq -y install jq >/dev/null",
+    ("docs/OWN_IMAGES.md", "ctrain init photos"):
+        "i=0; for c in cat dog fox; do mkdir -p photos/$c; for k in 1 2 3 4 5 6 7 8 9 10; do\n"
+        "i=$((i + 1)); ctrain data show configs/smoke.yaml $i --out photos/$c/$k.png >/dev/null\ndone; done",
 }
 
 

@@ -5,6 +5,9 @@ import json
 import os
 import re
 import shlex
+import shutil
+import subprocess
+import time
 import unittest
 
 import doc_commands
@@ -26,7 +29,7 @@ BANNED = re.compile(
 PLAIN = ("README.md", "docs/*.md", "configs/*.yaml", "trainer/*.[ch]", "trainer/*/*.[ch]",
          "base/*.[ch]", "base/*/*.[ch]", "base/*/*/*.[ch]", "dist/*.[ch]", "dist/*/*.[ch]", "dist/*/*/*.[ch]", "dist/*/*/*.cc",
          "tests/base/*.[ch]", "tests/dist/*.[ch]",
-         "data/*.[ch]", "data/*/*.[ch]", "nn/*.[ch]", "nn/*/*.[ch]", "nn/*/*/*.[ch]")
+         "data/*.[ch]", "data/*/*.[ch]", "infer/*.[ch]", "tests/infer/*.[ch]", "nn/*.[ch]", "nn/*/*.[ch]", "nn/*/*/*.[ch]")
 
 
 def prose(path, text):
@@ -41,7 +44,14 @@ def banned_words(path, text):
     return [f"{path}:{line}: {m[0]}" for line, part in prose(path, text) for m in BANNED.finditer(part)]
 
 
-FOLDERS = ("base", "bench", "cmake", "configs", "data", "dist", "docker", "docs", "nn", "scripts", "tests", "trainer")
+def literals(text):
+    """The string literals of a C file, one per line; adjacent ones are joined."""
+    string = r'"(?:[^"\\\n]|\\.)*"'
+    joined = (re.findall(string, m[0]) for m in re.finditer(rf"{string}(?:\s*(?:PRI\w+\s*)?{string})*", text))
+    return "\n".join("".join(s[1:-1] for s in parts) for parts in joined)
+
+
+FOLDERS = ("base", "bench", "cmake", "configs", "data", "dist", "docker", "docs", "infer", "nn", "scripts", "tests", "trainer")
 
 
 def blocks(page, language):
@@ -70,13 +80,13 @@ class Docs(Case):
         with open(os.path.join(SOURCE, "docs", "config.schema.json"), encoding="utf-8") as f:
             return json.load(f)["properties"][section]["properties"][key]
 
-    def test_communicators(self):
+    def test_row_40_communicators(self):
         """DISTRIBUTED.md describes every communicator."""
         page = read_text(os.path.join(SOURCE, "docs", "DISTRIBUTED.md"))
         for name in self.schema("dist", "backend")["enum"]:
             self.assertIn(f"`{name}`", page)
 
-    def test_row_125_coming_from(self):
+    def test_row_121_and_125_coming_from(self):
         """The examples of COMING_FROM.md: `$ COMMAND`, and what it prints."""
         page = os.path.join(SOURCE, "docs", "COMING_FROM.md")
         for text in blocks(page, "yaml"):
@@ -90,17 +100,31 @@ class Docs(Case):
                 self.assertEqual(r.out, wanted)
 
     def test_features(self):
-        """FEATURES.md lists all rows, and the test cases that it names exist."""
+        """FEATURES.md lists all rows, each with a test case that has the number of the row in its name; and all named test cases exist."""
         page = read_text(os.path.join(SOURCE, "docs", "FEATURES.md"))
         rows = {row: tests for row, tests in re.findall(r"(?m)^\| (T?\d+) \|.*\| (`(?:tests|scripts)/.*) \|$", page)}
         for row in [str(n) for n in (*range(1, 46), *range(98, 126))] + [f"T{n}" for n in range(1, 15)]:
             self.assertTrue(row in rows, f"row {row} is missing")
-        for row, tests in rows.items():
-            for path, names in re.findall(r"`([\w/]+\.\w+)`((?: `\w+\*?`,?)*)", tests):
-                text = read_text(os.path.join(SOURCE, path))
-                for name in re.findall(r"\w+\*?", names):
-                    with self.subTest(row=row, path=path, name=name):
-                        self.assertTrue(re.search(rf"\b{name.replace('*', r'[a-z_0-9]+')}\(", text), "there is no such test case")
+            name = rf"_(trap_{row[1:]}|{row})_" if row[0] == "T" else rf"_row_(\d+_and_)?0?{row}_"
+            self.assertRegex(rows[row], name, f"row {row} has no test named after it")
+        for path, names in re.findall(r"`((?:tests|scripts)/[\w/]+\.\w+)`((?: `\w+\*?`,?)*)", page):
+            text = read_text(os.path.join(SOURCE, path))
+            self.assertTrue(text, f"there is no {path}")
+            for name in re.findall(r"\w+\*?", names):
+                with self.subTest(path=path, name=name):
+                    self.assertTrue(re.search(rf"\b{name.replace('*', r'[a-z_0-9]+')}\(", text), "there is no such test case")
+
+    def test_troubleshooting(self):
+        """The messages in the first columns of TROUBLESHOOTING.md are those of the program; "..." stands for what varies."""
+        sources = [p for d in ("base", "nn", "data", "dist", "trainer") for p in glob.glob(os.path.join(SOURCE, d, "**", "*.c"), recursive=True)]
+        known = "\n".join(literals(read_text(path)) for path in sources)
+        page = read_text(os.path.join(SOURCE, "docs", "TROUBLESHOOTING.md"))
+        quoted = [q for cell in re.findall(r"(?m)^\| (.*?) \|", page) for q in re.findall(r"`([^`]* [^`]*)`", cell)]
+        self.assertGreater(len(quoted), 25)
+        for message in quoted:
+            with self.subTest(message=message):
+                pattern = r"[^\n]{1,30}".join(re.escape(part) for part in message.split("..."))
+                self.assertTrue(re.search(pattern, known), "no message of the program has this")
 
     def test_plain_english(self):
         """Pages, config documentation, comments and messages use the words of the glossary."""
@@ -128,6 +152,34 @@ class Docs(Case):
                     options = re.fullmatch(r"(.*)\{(.*)\}(.*)", path)
                     for one in [options[1] + o + options[3] for o in options[2].split(",")] if options else [path]:
                         self.assertTrue(glob.glob(os.path.join(SOURCE, one)), f"there is no {one}")
+
+    def test_anchors(self):
+        """A link to a section leads to one; a repository's web pages and mkdocs name sections alike."""
+        sections = {page: {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in re.findall(r"(?m)^#+ (.*)$", read_text(page))}
+                    for page in PAGES}
+        links = [(page, os.path.normpath(os.path.join(os.path.dirname(page), to)) if to else page, anchor)
+                 for page in PAGES for to, anchor in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", read_text(page))]
+        self.assertGreater(len(links), 10)
+        for page, to, anchor in links:
+            with self.subTest(page=os.path.relpath(page, SOURCE), to=os.path.relpath(to, SOURCE)):
+                self.assertIn(anchor, sections[to])
+
+    def test_list_of_pages(self):
+        """README lists all pages; the menu of the web site is this list."""
+        for page in os.listdir(os.path.join(SOURCE, "docs")):
+            if page.endswith(".md"):
+                self.assertIn(f"\n| [docs/{page}](docs/{page}) |", read_text(os.path.join(SOURCE, "README.md")))
+
+    @unittest.skipUnless(shutil.which("mkdocs"), "mkdocs is not installed")
+    def test_web_site(self):
+        """scripts/site.sh, which fails for a link to a missing page, makes pages that load nothing from the network."""
+        site = self.path("site")
+        r = subprocess.run([os.path.join(SOURCE, "scripts", "site.sh"), site], capture_output=True, text=True, check=False)
+        self.assertEqual((r.returncode, r.stdout), (0, f"site: {site}/index.html\n"), r.stderr)
+        pages = glob.glob(os.path.join(site, "*.html"))
+        self.assertGreaterEqual(len(pages), len(PAGES))
+        for page in pages:
+            self.assertEqual([], re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=.(?:https?:)?//.*?>", read_text(page)), page)
 
     def test_commands(self):
         """`ctrain ...` in pages: the command exists and knows the options; keys exist."""
@@ -174,10 +226,13 @@ class Docs(Case):
         for kind, fields in re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.M):
             text = re.sub(r"\(.*?\)", "", fields)
             table[kind] = set(re.findall(r"\w+", text))
+        before = time.time()
         self.train("checkpoint.every_steps=10", "--restarts", 3, env={"CTRAIN_FAILPOINT": "step:15@1"})
+        after = time.time()
         written = {}
         for m in self.metrics():
-            written.setdefault(m["kind"], set()).update(set(m) - {"v", "kind"})
+            written.setdefault(m["kind"], set()).update(set(m) - {"v", "kind", "time"})
+            self.assertTrue(before - 1 <= m["time"] <= after + 1, m)
         self.assertEqual(sorted(table), sorted(written))
         for kind, fields in written.items():
             self.assertEqual(sorted(fields), sorted(table[kind]), kind)
