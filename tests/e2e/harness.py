@@ -19,9 +19,12 @@ import tempfile
 import time
 import unittest
 import uuid
+import zlib
 
 SOURCE = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 CTRAIN = os.environ.get("CTRAIN_BIN", "")
+# Writes models with random values, inputs and outputs.
+MODEL_CASES = os.path.join(os.path.dirname(CTRAIN), "tests", "infer", "model_cases")
 # A factor on every limit: sanitizers, emulators, loaded machines.
 SLOW = float(os.environ.get("CTRAIN_E2E_SLOW", "1"))
 MARK = "E2E_MARK"
@@ -80,6 +83,13 @@ def read_text(path):
             return f.read()
     except FileNotFoundError:
         return ""
+
+
+def png_file(width, height, rows):
+    """An RGB image; each of the rows begins with its filter, 0."""
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) +
+            chunk(b"IEND", b""))
 
 
 def tail(text, n=60):
@@ -302,6 +312,14 @@ class Case(unittest.TestCase):
     def assert_code(self, r, code):
         if r.code != code:
             self.fail(f"expected exit code {code}, got {r.code}" + r.describe())
+
+    def finish(self, processes, code=OK):
+        """Waits for all of them; no other process may remain."""
+        results = [p.wait() for p in processes]
+        for r in results:
+            self.assert_code(r, code)
+        self.assertEqual(self.marked(), {})
+        return results
 
     def assert_says(self, r, *patterns):
         """Each regular expression is found in standard error; letter case does not matter."""

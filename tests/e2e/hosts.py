@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 
-from harness import CTRAIN, OK, Case, die_with_parent, read_text
+from harness import CTRAIN, Case, die_with_parent, read_text
 
 ADDRESS = ("10.77.0.1", "10.77.0.2", "10.77.0.3", "10.77.0.4")
 HOST = ("ctnodea", "ctnodeb", "ctnodec", "ctnoded")
@@ -124,10 +124,3 @@ class HostsCase(Case):
 
     def both(self, *sets, **more):
         return [self.node(k, *sets, **more) for k in (0, 1)]
-
-    def finish(self, nodes, expect=OK):
-        results = [n.wait() for n in nodes]
-        for r in results:
-            self.assert_code(r, expect)
-        self.assertEqual(self.marked(), {})
-        return results

@@ -313,7 +313,7 @@ class SlurmCase(Case):
         job = self.submit(self.script(*sets, **more), *options, env={"CTRAIN_FAILPOINT": STOP, **(env or {})})
         return job, self.until_rank_stopped()
 
-    def finish(self, job, run="run", restarts=(0, 0)):
+    def finish_job(self, job, run="run", restarts=(0, 0)):
         """The job ends by itself, with the weights of an undisturbed one."""
         now = self.until_job(job, "COMPLETED")
         self.assertEqual(now["ExitCode"], "0:0")
@@ -362,7 +362,7 @@ class SlurmCase(Case):
             self.cluster.until(lambda: self.job(job)["Restarts"] == "1", "Slurm had requeued the job")
             # Any two nodes will do for the second start.
             self.query("scontrol", "update", f"JobId={job}", "ReqNodeList=")
-            self.finish(job, restarts=(1, 1))
+            self.finish_job(job, restarts=(1, 1))
             before = self.content()
             self.assertEqual(state_of(pid), "T")
             os.kill(pid, signal.SIGCONT)

@@ -394,7 +394,7 @@ class Unavailable(Case):
                             (["train.engine=cuda", "device=cpu"], ("engine", "onednn", "ref")),
                             (["dist.backend=nccl"], ("nccl", "hint:")), (["dist.backend=glo"], ("dist.backend", 'mean "gloo"')),
                             (["model.name=resnet51"], ("model.name", "resnet50")), (["data.name=imagenet"], ("data.name", "mnist")),
-                            (["optim.name=adam"], ("optim.name", "adamw")), (["log.level=loud"], ("log.level", "info"))):
+                            (["optim.name=adamo"], ("optim.name", "adamw")), (["log.level=loud"], ("log.level", "info"))):
             with self.subTest(sets=sets):
                 r = self.train(*sets, expect=DEVICE if "no cuda device" in words else USAGE)
                 self.assert_says(r, *map(re.escape, words))

@@ -95,7 +95,7 @@ class Bench(Case):
             self.assertAlmostEqual(row["busbw_gbps"], row["algbw_gbps"] * factor, delta=1e-9 + 1e-6 * row["algbw_gbps"])
         self.assertEqual([line for line in r.out.splitlines() if "Out of bounds" in line], ["# Out of bounds values : 0 OK"] * (len(ops) + 1))
 
-    def test_comm_options(self):
+    def test_T10_comm_options(self):
         """Sizes, types and a selection of operations; --json prints only the object."""
         r = self.run_ctrain("bench", "comm", self.config(), "--json", "--op", "sendrecv,allreduce", "--type", "bfloat16", "--min", "1K", "--max", "3K",
                             "--factor", 2, "--iters", 1, "--procs", 2)

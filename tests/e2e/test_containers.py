@@ -8,7 +8,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import COMM, CTRAIN, OK, SOURCE, STOPPED, USAGE, Case, main, read_text, state_of
+from harness import COMM, CTRAIN, SOURCE, STOPPED, USAGE, Case, main, read_text, state_of
 
 POD = ("unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
 MANIFESTS = os.path.join(SOURCE, "docker", "k8s")
@@ -116,12 +116,6 @@ class Kubernetes(Pods):
 
     def pods(self, args, env, run="run", n=2):
         return [self.train_in_pod("--procs", 1, *args, run=run, pod=str(k), env={"CTRAIN_TOKEN": "secret", **env(k)}) for k in range(n)]
-
-    def finish(self, pods, expect=OK):
-        results = [p.wait() for p in pods]
-        for r in results:
-            self.assert_code(r, expect)
-        return results
 
     def manifest_args(self, name):
         """The arguments of ctrain in a manifest, without the config."""

@@ -4,9 +4,12 @@ runtime and cuDNN (tests/soft_gpu). The engine "ref" on the CPU gives the expect
 import json
 import os
 import re
+import unittest
 
-from harness import COMM, CTRAIN, DEVICE, NUMERIC, OK, USAGE, Case, main, read_text
+from harness import COMM, CTRAIN, DEVICE, NUMERIC, OK, USAGE, Case, libc, main, own_mounts, read_text
 
+MS_BIND = 4096
+NO_MOUNTS = own_mounts() if __name__ == "__main__" else None
 SOFT = os.path.join(os.path.dirname(os.path.abspath(CTRAIN)), "soft_cudart")
 SETS = {
     "mlp": ("model.dropout=0.2", "train.ema=0.9"),
@@ -70,6 +73,25 @@ class Cuda(Case):
                     for i, (x, y) in enumerate(zip(got, want)):
                         self.assertLess(abs(x - y), 1e-5 * abs(y), f"loss {i}: {x}, {y}")
             self.assertEqual(len(digests), 1, name)
+
+    def test_predictions(self):
+        """Batches are posted ahead while predictions are kept: each sample has its own prediction, whatever the order of the streams, and the
+        host allocates nothing for each batch."""
+        self.train("train.engine=ref", *SMALL, "batch.eval=16", run="ref")
+        want = [row.split(",")[:3] for row in read_text(self.path("ref", "eval", "predictions.csv")).splitlines()]
+        self.assertGreater(len(want), 200)
+        for seed in (1, 2, 3):
+            with self.subTest(seed=seed):
+                self.cuda("batch.eval=16", run=f"cuda-{seed}", seed=seed)
+                got = [row.split(",")[:3] for row in read_text(self.path(f"cuda-{seed}", "eval", "predictions.csv")).splitlines()]
+                self.assertEqual(got, want)
+        allocated = []
+        for batch in (8, 16):
+            log = self.path(f"log-{batch}")
+            self.cuda(f"batch.eval={batch}", run=f"batch-{batch}", env={"SOFT_GPU_LOG": log})
+            allocated.append(read_text(log).count("call cudaHostAlloc"))
+        self.assertGreater(allocated[0], 0)
+        self.assertEqual(allocated[0], allocated[1])
 
     def recorded(self, name, cuda_graph, run, seed=1, *sets, **more):
         """A run whose learning rate is another in each step."""
@@ -309,7 +331,7 @@ class Devices(Case):
         r = self.run_ctrain("info", env={"CTRAIN_CUDA_LIBS": SOFT, "SOFT_GPU_FAULT": "ncclGetVersion:0:2"})
         self.assertIn("libnccl.so.2: not available: it does not report its version", r.out)
 
-    def test_auto_procs(self):
+    def test_row_15_auto_procs(self):
         """launch.procs=auto is one rank for each GPU."""
         r = self.cuda("device=cuda", "launch.procs=auto", run="one")
         self.assertEqual(self.metrics("one", "run")[-1]["world_size"], 1)
@@ -318,7 +340,25 @@ class Devices(Case):
         self.assertEqual(self.metrics("two", "run")[-1]["world_size"], 2)
         self.assertIn("2 ranks, one for each GPU", r.err)
 
-    def test_index(self):
+    @unittest.skipIf(NO_MOUNTS, NO_MOUNTS)
+    def test_row_117_T12_lost_gpu(self):
+        """The driver has two of the three GPUs on the bus: a run with launch.procs=auto uses two, and three ranks are refused."""
+        for i in (1, 2, 3):
+            self.write(f"devices/0000:0{i}:00.0/vendor", "0x10de\n")
+            self.write(f"devices/0000:0{i}:00.0/class", "0x030200\n")
+            if i < 3:
+                os.makedirs(self.path("driver/nvidia/gpus", f"0000:0{i}:00.0"))
+        for name, where in (("devices", "/sys/bus/pci/devices"), ("driver", "/proc/driver")):
+            libc("mount", self.path(name), where, None, MS_BIND, None)
+            self.addCleanup(libc, "umount2", where, 0)
+        env = {"SOFT_GPU_DEVICES": "2"}
+        r = self.cuda("device=cuda", "launch.procs=auto", run="two", env=env)
+        self.assert_says(r, r"the driver has 2 of the 3 GPUs on the PCI bus; lost: 0000:03:00.0 \[lost-gpu\].*--procs 2")
+        self.assertEqual(self.metrics("two", "run")[-1]["world_size"], 2)
+        r = self.refused("3 ranks would have to share 2 GPUs", "device=cuda", "launch.procs=3", env=env)
+        self.assert_says(r, "lost: 0000:03:00.0")
+
+    def test_row_13_and_14_index(self):
         three = {"SOFT_GPU_DEVICES": "3"}
         for sets, index in ((("device=cuda:2",), 2), (("device=cuda", "launch.devices=1"), 1), (("launch.devices=2,0", "launch.procs=2"), 2)):
             with self.subTest(sets=sets):
@@ -353,7 +393,7 @@ class Devices(Case):
         r = self.run_ctrain("info", env={**env, "CTRAIN_CUDA_LIBS": SOFT})
         self.assertRegex(r.out, r"GPUs +cuda:0 .*; cannot be used: it has compute capability 7.5\n +cuda:1 .*PCI [0-9:.]+\n")
 
-    def test_shared(self):
+    def test_row_5_shared(self):
         """Two ranks on one GPU are refused, also if each of them sees only one, unless the list of devices requests it."""
         self.refused("2 ranks would have to share 1 GPU", "device=cuda", "launch.procs=2")
         self.cuda("device=cuda", "launch.procs=2", "launch.devices=0,0", run="on purpose")

@@ -46,7 +46,7 @@ class Numbers(Soft):
 class Alone(Soft):
     """One rank with NCCL, as the gate measures it."""
 
-    def test_equals_self(self):
+    def test_row_33_equals_self(self):
         sets = ("train.cuda_graph=on", "train.graph_steps=1")
         want = self.cuda(*sets, procs=1, run="self")
         self.assertEqual(self.metrics("self", "run")[-1]["backend"], "self")
@@ -126,7 +126,7 @@ class Settings(Soft):
         self.assert_code(results[0], COMM)
         self.assert_last_says(results[0], r"rank 1 \(pid .*NCCL_SOCKET_IFNAME=nosuch0 selects no network interface")
 
-    def test_messages_of_nccl(self):
+    def test_row_110_messages_of_nccl(self):
         """They are in the logs of the ranks, and not on standard output."""
         env = {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAMES": "lo"}
         r = self.train("device=cuda", "log.level=warn", "--procs", 2, *self.SETS, run="run", env=self.soft(2, env=env))
@@ -180,7 +180,7 @@ class Faults(Soft, ranks.Faults):
                 self.assert_last_says(r, message)
                 self.until(lambda: not self.marked(), "everything was gone", p)
 
-    def test_rank_that_does_not_connect(self):
+    def test_row_115_rank_that_does_not_connect(self):
         p = self.start_ranks(2, "dist.timeout=2", run="run", env={"SOFT_NCCL_FAULT": "init@1"})
         r = p.wait(30)
         self.assert_code(r, COMM)

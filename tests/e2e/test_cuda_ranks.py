@@ -50,6 +50,15 @@ class Soft(Case):
             self.assertLess(abs(x / y - 1), tolerance, f"{what}: loss {i}: {x}, {y}")
 
 
+class Contexts(Soft):
+    def test_row_16_one_device_for_each_rank(self):
+        """A rank has a context on its own GPU only, and the launcher has none: each would occupy memory of the first GPU."""
+        self.train("device=cuda", "--procs", 3, *SMALL, env=self.soft(3, env={"SOFT_GPU_LOG": self.path("gpu.log")}))
+        contexts = re.findall(r"^process (\d+): context on device (\d+)$", read_text(self.path("gpu.log")), re.M)
+        self.assertEqual(sorted(device for _, device in contexts), ["0", "1", "2"])
+        self.assertEqual(len({pid for pid, _ in contexts}), 3, contexts)
+
+
 class Equality:
     """The results of several ranks, for a Soft. test_cuda_nccl.py tests the same with NCCL."""
 

@@ -185,6 +185,23 @@ class Check(Case):
             r = self.run_ctrain("data", "check", *args, "--threads", 2)
             self.assertIn("12 samples, 0 bad, 0 left out", r.out)
 
+    def test_row_120_imagenet(self):
+        """The classes of ImageNet, with one image each."""
+        image = self.write("train/n01440764/a.png", png(16, 16, 1))
+        for i in range(1, 1000):
+            os.mkdir(self.path("train", f"n02{i:06d}"))
+            os.link(image, self.path("train", f"n02{i:06d}", "a.png"))
+        os.symlink("train", self.path("val"))
+        r = self.run_ctrain("data", "check", self.path("train"), self.path("val/"), "--threads", 2)
+        self.assertRegex(r.out, r"(?s)/train: 1000 samples.*ImageNet's complete training set has 1281167 images: 1280167 are missing.*"
+                                r"/val/: 1000 samples.*complete validation set has 50000 images: 49000 are missing")
+        os.rename(self.path("train/n02000999"), self.path("other"))
+        r = self.run_ctrain("data", "check", self.path("val"), "--threads", 2)
+        self.assertNotIn("complete", r.out)
+        self.write("flat/ILSVRC2012_val_00000001.JPEG", png(16, 16, 1))
+        r = self.run_ctrain("data", "check", self.path("flat"), expect=DATA)
+        self.assert_last_says(r, "--val-map")
+
     def test_bad(self):
         config = self.shards()
         key = self.damage()

@@ -205,7 +205,7 @@ class Doctor(Case):
             self.assert_code(r, COMM)
             self.assert_found(json.loads(r.out), "missing-node", -1, "node 2 of 3", "--node-rank 2")
 
-    def test_row_96_run_directory_not_shared(self):
+    def test_row_96_T13_run_directory_not_shared(self):
         self.cluster()
         os.mkdir(self.path("local"))
         home = self.path("home")

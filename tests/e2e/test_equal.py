@@ -97,7 +97,7 @@ class SameOnAnyWorld(Case):
     def test_dropout(self):
         self.check((2, 3), "model.dropout=0.2", run="dropout")
 
-    def test_uneven_last_batch(self):
+    def test_row_124_uneven_last_batch(self):
         # 1001 = 20 * 48 + 41; 961 leaves one row for four ranks; with drop_last both are left out.
         for n in (1001, 961):
             self.check((2, 3, 4), f"data.n_train={n}", "data.n_val=3", run=f"tail-{n}")

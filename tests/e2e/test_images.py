@@ -1,15 +1,15 @@
 """Training on compressed images: folders and shards, bad samples, growing sizes, resumes, prediction; bfloat16 and batch norm over ranks."""
 
 import io
+import json
 import os
 import random
 import re
 import signal
 import struct
 import tarfile
-import zlib
 
-from harness import DATA, OK, SOURCE, USAGE, Case, both_ways_to_save, main, read_text, shared
+from harness import DATA, OK, SOURCE, USAGE, Case, both_ways_to_save, main, png_file, read_text, shared
 
 CLASSES = ("cat", "dog", "fox", "owl")
 # Ends in a global average, so images may have any size. Without batch norm: the same for any number of ranks.
@@ -35,11 +35,7 @@ def png(w, h, seed, colour):
     """Noise around a colour."""
     rng = random.Random(seed)
     rows = b"".join(b"\0" + bytes(min(255, c + rng.randrange(60)) for _ in range(w) for c in colour) for _ in range(h))
-
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-    head = struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return png_file(w, h, rows)
 
 
 def pictures(n, seed):
@@ -360,8 +356,9 @@ class Prediction(Images):
         self.assertEqual([i["top"][0]["class"] for i in again], [i["top"][0]["class"] for i in shown["images"][:len(again)]])
         text = self.run_ctrain("predict", run, "--checkpoint", "last", files[0], "--top", 3).out.splitlines()
         self.assertEqual(text[0], files[0])
-        self.assertEqual(len(text), 4)
         self.assertRegex(text[1], rf"^ +\d+\.\d\d %  {shown['images'][0]['top'][0]['name']}$")
+        self.assertRegex(text[3], r"^ +\d+\.\d\d %  \w+$")
+        self.assertRegex("\n".join(text[4:]), r"^accuracy (100|0)\.00 % \([01] of 1 images in directories with names of classes\)\n .*\bcat \(.*\)$")
 
     def test_bad_images(self):
         self.folder("train", 8, 1)
@@ -375,8 +372,21 @@ class Prediction(Images):
         self.assertIn("No such file", images[0]["error"])
         self.assertIn("neither JPEG nor PNG", images[2]["error"])
         self.assert_last_says(r, "2 of 3 images")
-        weights = os.path.join(self.tmp, "alone.safetensors")
-        os.link(self.path("run", "checkpoints", "last", "model.safetensors"), weights)
+        # A file alone describes its model, unless another program has written it.
+        weights = self.path("run", "checkpoints", "last", "model.safetensors")
+        with open(weights, "rb") as f:
+            content = f.read()
+        alone = self.run_ctrain("predict", self.write("alone.safetensors", content), good, "--json").json()["images"]
+        in_run = self.run_ctrain("predict", self.path("run"), "--checkpoint", "last", good, "--json").json()["images"]
+        self.assertEqual(alone, in_run)
+        self.assertEqual({t["name"] for t in alone[0]["top"]}, set(CLASSES))
+        r = self.run_ctrain("predict", self.path("alone.safetensors"), good, "data.val.size=16", expect=USAGE)
+        self.assert_last_says(r, "--config")
+        size = struct.unpack("<Q", content[:8])[0]
+        header = json.loads(content[8:8 + size])
+        del header["__metadata__"]
+        header = json.dumps(header).encode()
+        weights = self.write("foreign.safetensors", struct.pack("<Q", len(header)) + header + content[8 + size:])
         r = self.run_ctrain("predict", weights, good, expect=USAGE)
         self.assert_last_says(r, "--config")
         # A config.yaml above that is none of a run says nothing about them.

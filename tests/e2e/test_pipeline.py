@@ -54,7 +54,7 @@ class Equal(Case):
     def test_resnet(self):
         self.check(*RESNET, pipelines=(stages(2), (*stages(3), "dist.backend=gloo")))
 
-    def test_with_data_parallelism(self):
+    def test_row_2_with_data_parallelism(self):
         self.check(*MLP, *UNEVEN, replicas=2, pipelines=(stages(2, 4), (*stages(2, 4), "dist.backend=gloo")))
 
     def test_resnet_with_data_parallelism(self):
@@ -148,7 +148,7 @@ class Failures(Case):
         r = self.run_ctrain("check", self.config(), *stages(2, 3), expect=USAGE)
         self.assertRegex(r.err, r"launch\.pipeline=2 does not divide the 3 ranks")
 
-    def test_plan(self):
+    def test_row_2_groups_in_the_plan(self):
         r = self.run_ctrain("plan", self.config(), *MLP, *stages(2, 4))
         self.assertRegex(r.out, r"pipeline     4 ranks = 2 replicas x 2 stages; 4 micro-batches")
         self.assertRegex(r.out, r"stage 0 +flatten \.\.\. drop1: [\d.]+ % of the FLOPs; up to 2 micro-batches in flight; ranks 0, 2\n")

@@ -90,7 +90,8 @@ class Report(Reports):
         r, pid = self.signal_stopped(0, signal.SIGSEGV, "--procs", 1)
         self.assert_code(r, BUG)
         self.assertEqual((self.report()["failure"]["rank"], self.report()["ranks"][0]["pid"]), (0, pid))
-        self.assert_has(self.text(), r"rank 0 \(pid \d+ on \S+\), which failed first, was killed by signal 11", "phase +training, step 6")
+        # Any thread may get the signal, and the others go on until its handler has ended.
+        self.assert_has(self.text(), r"rank 0 \(pid \d+ on \S+\), which failed first, was killed by signal 11", r"phase +training, step \d+")
 
     def test_stopped(self):
         """SIGSTOP: the rank does not answer, so the launcher kills it; the report says that it was stopped."""

@@ -11,6 +11,13 @@ from harness import CTRAIN, OK, STOPPED, USAGE, main, read_text, state_of
 from slurm_cluster import N_GPUS, N_STEPS, STOP, STOP_AT, SlurmCase
 
 
+def takes(pid, sig):
+    """True if the process is a rank that reads this signal from a file descriptor. Earlier, the signal would kill it."""
+    status = read_text(f"/proc/{pid}/status")
+    blocked = re.search(r"(?m)^SigBlk:\s*([0-9a-f]+)", status)
+    return status.startswith("Name:\tctrain\n") and bool(int(blocked[1], 16) >> (sig - 1) & 1)
+
+
 class Slurm(SlurmCase):
     # ---- the script
 
@@ -33,7 +40,7 @@ class Slurm(SlurmCase):
         out = self.query(CTRAIN, "slurm", "tiny.yaml", "--nodes", 2, "--procs", 2, "--submit", "run.dir=run")
         job = re.search(r"submitted job (\d+)", out)[1]
         self.jobs.append(job)
-        self.finish(job)
+        self.finish_job(job)
         status = json.loads(self.query(CTRAIN, "slurm", "status", job, "--json"))[0]
         self.assertEqual((status["job"], status["name"], status["state"], status["run_dir"], status["log"]),
                          (job, "tiny", "COMPLETED", self.path("run"), self.path(f"tiny-{job}.log")))
@@ -121,7 +128,7 @@ class Slurm(SlurmCase):
                 digests.add(self.digest(option))
         self.assertEqual(len(digests), 1)
 
-    def test_T5_T6_refused(self):
+    def test_row_105_T5_T6_refused(self):
         """T5: srun and a launcher; T6: $SLURM_NODEID of the batch script, or one that is not exported; WORLD_SIZE of another job."""
         cases = ((("--procs", 3), {}, ("launch within launch: --procs requests 3 ranks on this host, .* there are 2", "srun")),
                  (("--nodes", 2, "--node-rank", 0, "--master-addr", self.cluster.names[0]), {},
@@ -149,14 +156,14 @@ class Slurm(SlurmCase):
         self.assert_checkpoints_whole()
         self.assertGreaterEqual(self.checkpoints()[-1], f"step-{STOP_AT:012d}")
         self.assertIn("not requeued", self.log_of(job))
-        self.finish(self.submit(self.path("run.sbatch")))
+        self.finish_job(self.submit(self.path("run.sbatch")))
 
     def test_row_106_usr1(self):
         """--signal=USR1: ctrain saves and requeues the job, which resumes, even if the job began with train.resume=never."""
         job, pid = self.start_stopped(sets=("train.resume=never",))
         self.query("scancel", "--signal=USR1", job)
         os.kill(pid, signal.SIGCONT)
-        self.finish(job, restarts=(1, 1))
+        self.finish_job(job, restarts=(1, 1))
         self.assertGreaterEqual(self.metrics(kind="run")[-1]["resumed_step"], STOP_AT)
 
     def test_row_99_time_limit(self):
@@ -165,17 +172,25 @@ class Slurm(SlurmCase):
         pid = self.until_rank_stopped(1)
         self.cluster.until(lambda: "reaches its time limit" in self.log_of(job), "little time was left")
         os.kill(pid, signal.SIGCONT)
-        self.finish(job, restarts=(1, 9))
+        self.finish_job(job, restarts=(1, 9))
 
     def test_row_99_time_limit_in_start(self):
         """The time limit comes while rank 0 waits for rank 1. The job is requeued, but not again if that start does not get further."""
         job = self.submit(self.script("--time", "1", "launch.stop_before=60"), env={"CTRAIN_FAILPOINT": "join@1=stop"})
         self.cluster.until(lambda: self.job(job)["Restarts"] == "1", "the job was requeued")
         self.cluster.until(lambda: "not requeued again" in self.log_of(job), "rank 0 of the second start had ended")
-        pid = self.until_rank_stopped(1)
-        for sig in (signal.SIGUSR1, signal.SIGCONT):
-            os.kill(pid, sig)
-        now = self.until_job(job, "FAILED")
+        # Rank 1 has stopped. Ranks 2 and 3 may have started too late to meet rank 0, and would then wait for it.
+        ended = set()
+
+        def failed():
+            for pid in self.marked().keys() - ended:
+                if takes(pid, signal.SIGUSR1):
+                    ended.add(pid)
+                    for sig in (signal.SIGUSR1, signal.SIGCONT):
+                        os.kill(pid, sig)
+            return self.job(job)["JobState"] == "FAILED"
+        self.cluster.until(failed, f"job {job} had failed")
+        now = self.job(job)
         self.assertEqual((now["ExitCode"], now["Restarts"]), (f"{STOPPED}:0", "1"))
         self.assertIn("request more time", self.log_of(job))
 
@@ -186,7 +201,7 @@ class Slurm(SlurmCase):
         job = self.submit("nodes.sbatch", env={"CTRAIN_FAILPOINT": STOP})
         self.until_rank_stopped()
         self.query("scontrol", "requeue", job)
-        self.finish(job, restarts=(1, 1))
+        self.finish_job(job, restarts=(1, 1))
         self.assertGreaterEqual(self.metrics(kind="run")[-1]["resumed_step"], STOP_AT)
 
     def test_no_requeue(self):
@@ -198,7 +213,7 @@ class Slurm(SlurmCase):
                 now = self.until_job(job, "FAILED")
                 self.assertEqual((now["ExitCode"], now["Restarts"]), (f"{STOPPED}:0", "0"))
                 self.assertIn(log, self.log_of(job))
-                self.finish(self.submit(self.path(f"{run}.sbatch")), run)
+                self.finish_job(self.submit(self.path(f"{run}.sbatch")), run)
 
     def test_preemption(self):
         """A job of a partition with higher priority takes the nodes. Within the grace time, ctrain saves and requeues its job."""
@@ -208,7 +223,7 @@ class Slurm(SlurmCase):
         other = self.query("sbatch", "--parsable", "-p", "high", "-N3", "--exclusive", "--wrap", "true").strip()
         self.jobs.append(other)
         self.until_job(other, "COMPLETED")
-        self.finish(job, restarts=(1, 1))
+        self.finish_job(job, restarts=(1, 1))
 
     def test_row_102_array_and_two_jobs_on_a_node(self):
         """The tasks of an array run at the same time on the same nodes, each in its run directory and with its port. One is requeued."""

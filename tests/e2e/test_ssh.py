@@ -73,7 +73,7 @@ class Ssh(HostsCase):
                 self.assertRegex(r.out, r"(?m)^epoch 2 ")
         self.assert_all_ended()
 
-    def test_variables_and_secret(self):
+    def test_row_109_variables_and_secret(self):
         """Variables reach all hosts, and the secret is in no command line."""
         run = self.launch("train.epochs=200", env={"CTRAIN_TOKEN": TOKEN, "NCCL_DEBUG": "INFO", "CTRAIN_LOG": "debug"})
         self.until_step(3, run)
@@ -146,7 +146,7 @@ class Ssh(HostsCase):
 
     def test_mistakes(self):
         for args, text in ((("--hosts", "a:0", self.config()), "no number of ranks"), (("--hosts", "a:2,b", self.config()), "either all hosts"),
-                           (("--hosts", "a:2", "--procs", 2, self.config()), "--procs has no meaning"), ((self.config(),), "needs --hosts"),
+                           (("--hosts", "a:2", "--procs", 2, self.config()), "--procs cannot be used"), ((self.config(),), "needs --hosts"),
                            (("--hosts", "localhost:1,b:1", self.config()), "by this name")):
             with self.subTest(args=args):
                 self.assert_last_says(self.run_ctrain("launch", *args, expect=USAGE), text)

@@ -8,7 +8,7 @@ import re
 import struct
 import unittest
 
-from harness import CTRAIN, DATA, OK, SOURCE, TINY, TINY_STEPS_PER_EPOCH, USAGE, Case, main, read_text, safetensors, shared
+from harness import DATA, MARK, OK, SOURCE, TINY, TINY_STEPS_PER_EPOCH, USAGE, Case, main, read_text, safetensors, shared
 
 NUMBER = (int, float)
 # Kind: field -> type, which scripts rely on.
@@ -93,7 +93,7 @@ class RunFolder(Case):
         for o in self.metrics(kind="step"):
             self.assertTrue(all(o[k] >= 0 for k in FIELDS["step"]), o)
 
-    def test_files(self):
+    def test_row_1_files(self):
         self.train("checkpoint.keep_last=3")
         run = self.path("run")
         for rank in (0, 1):
@@ -204,7 +204,7 @@ class RunFolder(Case):
 
 
 class Runs(Case):
-    def test_world_sizes(self):
+    def test_row_41_world_sizes(self):
         for world in (1, 2, 3, 4):
             with self.subTest(world=world):
                 run = f"world-{world}"
@@ -259,7 +259,7 @@ class Runs(Case):
         for step, loss in whole.items():
             self.assertAlmostEqual(parts[step] / loss, 1, delta=1e-5, msg=f"step {step}")
 
-    def test_per_rank_batch(self):
+    def test_T14_per_rank_batch(self):
         self.train("batch.global=0", "batch.per_rank=16", "--procs", 3, "train.accumulate=2", "train.max_steps=2")
         self.assertEqual(self.metrics(kind="run")[0]["global_batch"], 96)
 
@@ -318,7 +318,7 @@ class Runs(Case):
         self.assertEqual(self.metrics(kind="step")[0]["lr"], 0.02)
         self.assertIn("debug", read_text(self.path("run", "log", "rank-00001.log")))
 
-    def test_torchrun_spellings(self):
+    def test_row_45_torchrun_spellings(self):
         for i, args in enumerate((["--nproc_per_node", "3"], ["--nproc-per-node=3", "--nnodes=1", "--standalone"])):
             self.train(*args, "train.max_steps=2", run=f"run-{i}")
             self.assertEqual(self.metrics(f"run-{i}", "run")[0]["world_size"], 3)
@@ -367,11 +367,17 @@ class Commands(Case):
         # A batch is never larger than the data set.
         self.assertEqual(activations("batch.eval=4096", "data.n_val=64"), activations("batch.eval=64", "data.n_val=64"))
 
-    def test_info(self):
+    def test_row_100_empty_environment(self):
+        """No modules, no virtual environment, no PATH: one program."""
+        self.train("train.max_steps=2", prefix=("/usr/bin/env", "-i", f"{MARK}={self.mark}"))
+        self.assertEqual(self.metrics(kind="end")[-1]["step"], 2)
+
+    def test_row_39_info(self):
         r = self.run_ctrain("info")
         for word in ("onednn", "ref", "shm", "gloo", "cuda", "cpu", "mlp", "convnet", "mnist", "synthetic"):
             self.assertIn(word, r.out)
         j = self.run_ctrain("info", "--json").json()
+        self.assertEqual(f"ctrain {j['version']}", self.run_ctrain("--version").out.strip(), "with the commit")
         missing = [d for part in ("devices", "engines", "communicators") for d in j[part] if not d["available"]]
         for d in missing:
             self.assertGreater(len(d["why"]), 10, f"{d['name']} does not say why it is missing")
@@ -490,7 +496,7 @@ class ShippedConfigs(Case):
                 self.assertEqual(self.metrics(name, "end")[0]["status"], "done")
 
     @unittest.skipUnless(shared("data", "mnist"), "no ../shared/data/mnist and no CTRAIN_SHARED")
-    def test_mnist(self):
+    def test_row_122_mnist(self):
         config = os.path.join(SOURCE, "configs", "mnist_ddp.yaml")
         self.run_ctrain(config, f"run.dir={self.path('run')}", "data.dir=" + shared("data", "mnist"), "train.max_steps=60", "log.every=20")
         m = self.metrics(kind="run")[0]
