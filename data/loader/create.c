@@ -205,36 +205,6 @@ static enum ct_status copy_sizes(ct_loader *l, const struct ct_loader_opts *opts
 	return CT_OK;
 }
 
-/* Sorts the samples by class for a balanced sampler. */
-static enum ct_status sort_by_class(ct_loader *l)
-{
-	const struct ct_dataset_info *info = l->rows.info;
-	struct ct_sampler *s = &l->rows.sampler;
-	const size_t n_classes = (size_t)info->n_classes;
-	int32_t label;
-
-	if (!s->balanced)
-		return CT_OK;
-	if (n_classes == 0)
-		return CT_FAIL(CT_CONFIG, "balanced sampling needs class labels, but %s has none", info->name);
-	CT_TRY_ALLOC(l->class_first = CT_NEW_ARRAY(uint32_t, n_classes + 2));
-	CT_TRY_ALLOC(l->by_class = CT_NEW_ARRAY(uint32_t, s->n));
-	for (uint32_t i = 0; i < s->n; i++) {
-		CT_TRY(ct_dataset_label(l->rows.data, i, &label));
-		l->class_first[label + 2]++;
-	}
-	for (size_t k = 2; k < n_classes + 2; k++)
-		l->class_first[k] += l->class_first[k - 1];
-	for (uint32_t i = 0; i < s->n; i++) { /* class_first[k + 1] moves from the start of class k to its end */
-		CT_TRY(ct_dataset_label(l->rows.data, i, &label));
-		l->by_class[l->class_first[label + 1]++] = i;
-	}
-	s->n_classes = info->n_classes;
-	s->by_class = l->by_class;
-	s->class_first = l->class_first;
-	return CT_OK;
-}
-
 enum ct_status ct_loader_create(const ct_dataset *d, const struct ct_loader_opts *opts, ct_loader **out)
 {
 	enum ct_status st;
@@ -250,7 +220,7 @@ enum ct_status ct_loader_create(const ct_dataset *d, const struct ct_loader_opts
 	ct_cond_init(&l->idle);
 	st = copy_sizes(l, opts);
 	if (st == CT_OK)
-		st = sort_by_class(l);
+		st = ct_class_order_make(d, &l->rows.sampler, &l->classes);
 	if (st == CT_OK)
 		st = build(l);
 	if (st < 0) {
@@ -295,8 +265,7 @@ void ct_loader_destroy(ct_loader *l)
 	ct_free(l->ring);
 	ct_free(l->slots);
 	ct_free(l->sizes);
-	ct_free(l->class_first);
-	ct_free(l->by_class);
+	ct_class_order_release(&l->classes);
 	ct__bad_list_release(&l->bad);
 	pthread_mutex_destroy(&l->bad.lock);
 	pthread_cond_destroy(&l->idle);

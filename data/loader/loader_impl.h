@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/thread.h"
+#include "data/loader/class_order.h"
 #include "data/loader/loader.h"
 
 /* A bad sample that was found while a row was being filled. It was candidate number `attempt` for that row. */
@@ -91,7 +92,7 @@ struct ct_loader {
 	bool images;
 	struct ct_transform transform;
 	struct ct_loader_size *sizes; /* owned */
-	uint32_t *by_class, *class_first; /* of a balanced sampler; owned */
+	struct ct_class_order classes; /* of a balanced sampler */
 	int n_sizes;
 	ct_device *device; /* NULL: ordinary memory */
 	int n_threads;

@@ -88,13 +88,9 @@ static void mix_row(const struct ct_loader_rows *rows, struct ct_loader_worker *
 	w->assemble_ns += ct_now_ns() - begin;
 }
 
-/* Returns the seed of the augmentation of a row. With balanced sampling, a sample may occur several times in an epoch, and
- * is augmented differently each time. */
 static uint64_t augment_seed(const struct ct_loader_rows *rows, const struct ct_loader_slot *s, uint32_t row)
 {
-	const uint64_t position = ct__loader_position(s, row);
-
-	return rows->sampler.balanced ? rows->sampler.seed + (position + 1) * 0x9e3779b97f4a7c15u : rows->sampler.seed;
+	return ct_sampler_augment_seed(&rows->sampler, ct__loader_position(s, row));
 }
 
 static enum ct_status describe_row(const struct ct_loader_rows *rows, struct ct_loader_slot *s, uint32_t row,

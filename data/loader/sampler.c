@@ -172,3 +172,8 @@ void ct_sampler_order(const struct ct_sampler *s, uint32_t epoch, uint32_t *perm
 	for (uint32_t i = 0; i < s->n; i++)
 		perm[i] = i;
 }
+
+uint64_t ct_sampler_augment_seed(const struct ct_sampler *s, uint64_t position)
+{
+	return s->balanced ? s->seed + (position + 1) * 0x9e3779b97f4a7c15u : s->seed;
+}

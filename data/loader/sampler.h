@@ -23,7 +23,7 @@ struct ct_sampler {
 	/* balanced: every class that has samples occurs equally often in an epoch, up to one sample. An epoch still has n
 	 * samples: those of small classes occur several times, and of those of large classes, a part is drawn at random.
 	 * Samples by_class[class_first[k]] to by_class[class_first[k + 1] - 1] are those of class k. The arrays [n] and
-	 * [n_classes + 1] are borrowed; ct_loader_create makes them. */
+	 * [n_classes + 1] are borrowed; ct_class_order_make (data/loader/class_order.h) makes them. */
 	bool balanced;
 	int n_classes;
 	const uint32_t *by_class, *class_first;
@@ -50,5 +50,8 @@ struct ct_sampler_slice ct_sampler_slice(const struct ct_sampler *s, uint64_t st
 /* Writes the sample order of the epoch to perm [n]: a random permutation, the identity if `shuffle` is false, or, if
  * `balanced` is true, a random order in which samples may be missing or occur several times. */
 void ct_sampler_order(const struct ct_sampler *s, uint32_t epoch, uint32_t *perm);
+/* Returns the seed of the augmentation of the sample at a position of the order of an epoch. With balanced sampling, a
+ * sample may occur several times in an epoch, and is augmented differently each time. */
+uint64_t ct_sampler_augment_seed(const struct ct_sampler *s, uint64_t position);
 
 #endif

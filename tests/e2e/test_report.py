@@ -12,6 +12,7 @@ import subprocess
 import unittest
 import zlib
 
+from test_data import png
 from harness import DATA, SLOW, TINY, USAGE, Case, main, read_text
 
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
@@ -107,11 +108,22 @@ class Report(Case):
         self.assertEqual(read_text(path), page)
 
     def test_balanced(self):
-        """The order of balanced sampling is not known to the report, so it shows no other images."""
-        self.train("train.epochs=1", "data.shuffle=balanced")
+        """The first images of balanced sampling are those that the model saw, of all classes."""
+        for label, n in (("common", 60), ("rare", 4)):
+            for i in range(n):
+                self.write(f"src/{label}/{i:02d}.png", png(12, 12, 100 * len(label) + i))
+        config = self.config(f"""\
+model: {{name: mlp, hidden: [8]}}
+data: {{name: imagefolder, dir: {self.path("src")}, train: {{path: ., size: 12}}, val: none, shuffle: balanced}}
+batch: {{global: 16}}
+train: {{epochs: 1}}
+""", "balanced.yaml")
+        self.train(config=config)
         page = read_text(self.path("run", "report.html"))
-        self.assertIn("<h2>Worst mistakes</h2>", page)
-        self.assertFalse("<h2>Training images</h2>" in page)
+        section = page[page.index("<h2>Training images</h2>"):]
+        captions = collections.Counter(re.findall(r"<figcaption>(\w+)", section))
+        self.assertEqual(sum(captions.values()), 24)
+        self.assertGreater(captions["rare"], 5)  # 12 are expected; 1.5 of 24 without balanced sampling
 
     def test_large_filters(self):
         """Filters of a linear layer that reads large images are not shown: the page would have megabytes."""
