@@ -3,16 +3,14 @@
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
-#include "trainer/loop/evaluate.h"
+#include "trainer/loop/epoch_times.h"
 #include "trainer/loop/hooks.h"
 #include "trainer/loop/meter.h"
 #include "trainer/loop/outcome.h"
@@ -20,12 +18,9 @@
 #include "trainer/loop/replica_check.h"
 #include "trainer/loop/straggler_watch.h"
 #include "trainer/loop/summary.h"
+#include "trainer/loop/train_eval.h"
 #include "trainer/pipeline/gather.h"
-#include "trainer/plan/cpus.h"
-#include "trainer/report/bottleneck.h"
-#include "trainer/report/cpu_use.h"
 #include "trainer/report/memory_use.h"
-#include "trainer/results/eval_files.h"
 
 struct loop {
 	struct ct_session *s;
@@ -40,15 +35,12 @@ struct loop {
 	int signals;
 	int64_t last_save_ns;
 	uint64_t eval_steps, save_steps; /* 0 if not limited by the number of steps */
-	struct ct_loader_stats loader;   /* at the start of the epoch */
-	struct ct_cpu_use cpu;           /* at the start of the epoch */
-	struct ct_rank_times *ranks;     /* [world] times of all ranks in the last epoch */
-	uint64_t epoch_damaged;          /* damaged images of all ranks, set by judge */
-	double images_per_sec, loss;     /* step of the last metrics line, and of the last step */
-	double share[6];                 /* parts of the step time since the last metrics line but one */
-	uint64_t memory_bytes;           /* of this process at the last metrics line */
+	struct ct_epoch_times times;
+	struct ct_train_eval eval;
+	double images_per_sec, loss; /* step of the last metrics line, and of the last step */
+	double share[6];             /* parts of the step time since the last metrics line but one */
+	uint64_t memory_bytes;       /* of this process at the last metrics line */
 	bool stop, save_now, regroup;
-	struct ct_predictions best; /* rank 0: of the best evaluation of this process; n is 0 if there was none */
 };
 
 static uint64_t every(double epochs, uint64_t steps_per_epoch)
@@ -198,120 +190,27 @@ static void eval_progress(void *user, double done)
 	report_progress(user, "eval");
 }
 
-/* *best: the result is better than all earlier ones. */
 static enum ct_status evaluate(struct loop *l, bool *best)
 {
-	struct ct_session *s = l->s;
-	struct ct_eval_result r;
 	int64_t t0 = ct_now_ns();
-	ct_session_phase(s, "evaluation", s->state.step);
-	struct ct_predictions p = {0};
-	struct ct_train_state *t = &s->state;
-	enum ct_status st = ct_evaluate(s, l->metrics ? eval_progress : NULL, l, s->cfg->log.report ? &p : NULL, &r);
-	if (st < 0) {
-		ct_predictions_release(&p);
-		return st;
-	}
-	bool better = s->plan.regression ? r.loss < t->best_loss : r.top1 > t->best_top1;
-	*best = !isnan(r.loss) && (t->best_step == 0 || better);
-	ct_predictions_release(*best && l->metrics ? &l->best : &p);
-	if (*best && l->metrics)
-		l->best = p;
-	if (*best) {
-		t->best_top1 = r.top1;
-		t->best_loss = r.loss;
-		t->best_step = t->step;
-	}
-	t->last_top1 = r.top1;
-	t->last_loss = r.loss;
-	ct_patience_note(s, &r, l->metrics);
-	uint32_t epoch = (uint32_t)((s->state.step - 1) / s->plan.steps_per_epoch);
-	if (l->metrics)
-		CT_TRY(ct_metrics_eval(l->metrics, &(struct ct_eval_metrics){.epoch = epoch,
-									     .step = s->state.step,
-									     .count = r.count,
-									     .loss = r.loss,
-									     .top1 = r.top1,
-									     .top5 = r.top5,
-									     .seconds = r.seconds,
-									     .bad_samples = r.bad}));
+	CT_TRY(ct_train_eval_run(&l->eval, eval_progress, l, best));
 	ct_meter_exclude_since(&l->meter, t0);
 	return CT_OK;
 }
 
-static bool target_reached(const struct ct_session *s)
-{
-	return s->cfg->train.target_top1 > 0 && s->state.last_top1 >= s->cfg->train.target_top1;
-}
-
-/* Returns the bytes of gradients that are summed over all ranks in a step. */
-static double reduced_bytes(const struct ct_session *s)
-{
-	double bytes = 0;
-	for (int i = 0; i < s->n_buckets; i++)
-		bytes += (double)(s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype));
-	return bytes;
-}
-
-/* Exchanges the times of all ranks and writes the bottleneck report. *bound is a string literal. */
-static enum ct_status judge(struct loop *l, const char **bound, struct ct_str *out)
-{
-	struct ct_session *s = l->s;
-	const struct ct_interval *epoch = &l->meter.epoch;
-	const struct ct_step_times *e = &epoch->times;
-	struct ct_loader_stats now;
-	ct_work *w = NULL;
-	ct_stepper_loader_stats(l->stepper, &now);
-	const struct ct_transform_times *a = &l->loader.times, *b = &now.times;
-	int64_t busy = b->read_ns - a->read_ns + b->decode_ns - a->decode_ns + b->resize_ns - a->resize_ns +
-		       b->distort_ns - a->distort_ns + now.assemble_ns - l->loader.assemble_ns;
-	struct ct_rank_times mine = {.step_s = ct_meter_seconds(&l->meter, epoch),
-				     .data_s = (double)e->data_ns * 1e-9,
-				     .compute_s = (double)(e->forward_ns + e->backward_ns + e->optim_ns) * 1e-9,
-				     .exposed_s = (double)e->exposed_ns * 1e-9,
-				     .loader_s = (double)busy * 1e-9,
-				     .loader_images = (double)(b->images - a->images),
-				     .damaged = ct_session_counts_samples(s) ? (double)(b->warnings - a->warnings) : 0,
-				     .images = (double)epoch->own};
-	l->loader = now;
-	ct_cpu_use_since(&l->cpu, &mine);
-	CT_TRY(ct_comm_allgather(s->comm, &mine, l->ranks, CT_RANK_TIMES_N, CT_F64, &w));
-	CT_TRY(ct_work_wait(w));
-	l->epoch_damaged = 0;
-	for (int i = 0; i < s->world.id.world; i++)
-		l->epoch_damaged += (uint64_t)l->ranks[i].damaged;
-	int local = ct_session_local_world(s);
-	struct ct_bottleneck_facts f = {.ranks = l->ranks,
-					.world = s->world.id.world,
-					.steps = epoch->steps,
-					.per_rank = s->plan.per_rank,
-					.loader_threads = now.n_threads,
-					.compute_threads = ct_plan_threads(s->cfg, local),
-					.cpus = ct_plan_cpus(local),
-					.local_world = local,
-					.host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN),
-					.flops = ct_graph_flops(s->size_graph ? s->size_graph : s->graph),
-					.encoded = s->plan.encoded,
-					.reduced_bytes = reduced_bytes(s),
-					.n_buckets = s->n_buckets,
-					.one_host = s->world.id.n_nodes == 1};
-	*bound = ct_bottleneck_name(ct_bottleneck_report(&f, out));
-	return ct_str_status(out);
-}
-
 /* Reports the bottleneck of an epoch that the run did not complete. */
-static enum ct_status judge_rest(struct loop *l)
+static enum ct_status report_rest(struct loop *l)
 {
-	struct ct_str verdict = {0};
+	struct ct_str report = {0};
 	const char *bound;
 	if (l->meter.epoch.steps == 0)
 		return CT_OK;
-	CT_TRY(judge(l, &bound, &verdict));
-	if (l->metrics && verdict.len > 0) {
-		CT_INFO("%s", ct_str_text(&verdict));
-		ct_metrics_say(l->metrics, "epoch %u  %s", l->s->state.epoch + 1, ct_str_text(&verdict));
+	CT_TRY(ct_epoch_times_report(&l->times, &l->meter, &bound, &report));
+	if (l->metrics && report.len > 0) {
+		CT_INFO("%s", ct_str_text(&report));
+		ct_metrics_say(l->metrics, "epoch %u  %s", l->s->state.epoch + 1, ct_str_text(&report));
 	}
-	ct_str_release(&verdict);
+	ct_str_release(&report);
 	return CT_OK;
 }
 
@@ -327,7 +226,7 @@ static enum ct_status end_epoch(struct loop *l)
 	t->epoch_loss_sum = 0;
 	t->epoch_images = 0;
 	t->epoch_bad = 0;
-	struct ct_str verdict = {0};
+	struct ct_str report = {0};
 	struct ct_epoch_metrics m = {.epoch = epoch,
 				     .step = t->step,
 				     .images = images,
@@ -335,17 +234,17 @@ static enum ct_status end_epoch(struct loop *l)
 				     .train_loss = loss,
 				     .seconds = seconds,
 				     .bad_samples = bad};
-	CT_TRY(judge(l, &m.bound_by, &verdict));
-	m.verdict = ct_str_text(&verdict);
-	m.damaged = l->epoch_damaged;
-	m.ranks = l->ranks;
+	CT_TRY(ct_epoch_times_report(&l->times, &l->meter, &m.bound_by, &report));
+	m.verdict = ct_str_text(&report);
+	m.damaged = l->times.damaged;
+	m.ranks = l->times.ranks;
 	m.n_ranks = l->s->world.id.world;
 	if (l->metrics && m.damaged > 0)
 		CT_INFO("epoch %u: %llu damaged images were decoded", epoch + 1, (unsigned long long)m.damaged);
 	if (l->metrics && m.verdict[0])
 		CT_INFO("epoch %u: %s", epoch + 1, m.verdict);
 	enum ct_status st = l->metrics ? ct_metrics_epoch(l->metrics, &m) : CT_OK;
-	ct_str_release(&verdict);
+	ct_str_release(&report);
 	ct_meter_restart(&l->meter, &l->meter.epoch);
 	return st;
 }
@@ -426,8 +325,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	ct_comm_set_step(s->comm, (int64_t)step);
 	ct_comm_set_step(s->group, (int64_t)step);
 	CT_TRY(ct_stepper_post(l->stepper, &req, end_of_epoch));
-	int left =
-		*end_of_epoch || is_event_due(l, step + 1) ? 0 : ct_stepper_lag(l->stepper);
+	int left = *end_of_epoch || is_event_due(l, step + 1) ? 0 : ct_stepper_lag(l->stepper);
 	while (ct_stepper_pending(l->stepper) > left) {
 		CT_TRY(take_step(l));
 		if (l->stop || l->save_now || l->regroup)
@@ -459,7 +357,7 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 	if (is_eval_due(l, t->step))
 		CT_TRY(evaluate(l, &best));
 	best = best && s->cfg->checkpoint.best;
-	t->finished = t->step >= s->plan.total_steps || target_reached(s) || ct_patience_is_over(s);
+	t->finished = t->step >= s->plan.total_steps || ct_train_eval_reached_target(s) || ct_patience_is_over(s);
 	if (is_save_due(l, t->step) || best || l->save_now || l->stop || l->regroup || t->finished)
 		CT_TRY(save(l, best));
 	if (end_of_epoch)
@@ -469,24 +367,11 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 	return CT_OK;
 }
 
-/* A failure is only a warning, as of the report, which reads these files. */
-static void write_predictions(const struct loop *l)
-{
-	char *dir;
-	if (!l->metrics || l->best.n == 0)
-		return;
-	if (!(dir = ct_path_join(l->s->run_dir, "eval")) || ct_eval_files_write(dir, &l->best, l->s->val, NULL) < 0) {
-		CT_WARN("cannot write the predictions of the evaluation: %s", ct_error_message());
-		ct_error_clear();
-	}
-	ct_free(dir);
-}
-
 static enum ct_status run(struct loop *l, const char **end)
 {
 	struct ct_session *s = l->s;
 	/* The limits may have changed since the run ended, for example to more epochs or a higher target. */
-	bool done = s->state.step >= s->plan.total_steps || target_reached(s) || ct_patience_is_over(s);
+	bool done = s->state.step >= s->plan.total_steps || ct_train_eval_reached_target(s) || ct_patience_is_over(s);
 	const char *status = "done";
 	if (done && s->state.step > 0)
 		status = "already finished";
@@ -499,41 +384,41 @@ static enum ct_status run(struct loop *l, const char **end)
 			CT_TRY(after_step(l, end_of_epoch, &done));
 	}
 	if (done && s->state.step < s->plan.total_steps)
-		status = target_reached(s) ? "target reached" : "stopped early";
+		status = ct_train_eval_reached_target(s) ? "target reached" : "stopped early";
 	CT_TRY(take_save(l, true));
-	CT_TRY(judge_rest(l));
+	CT_TRY(report_rest(l));
 	const bool more_nodes = !done && l->regroup && !l->stop;
 	if (!done)
 		status = more_nodes ? "continues with more nodes" : "stopped by a signal";
 	CT_TRY(ct_summary_write(s, &l->meter, l->loss, status, l->metrics));
-	write_predictions(l);
+	ct_train_eval_write(&l->eval);
 	*end = status;
 	if (done)
 		return CT_OK;
 	return ct_session_stopped(s, more_nodes);
 }
 
-enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals,
-			const char **end)
+enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals, const char **end)
 {
-	struct loop l = {
-		.s = s, .metrics = metrics, .signals = signals, .guard = {.check = check_lock, .user = s->lock}};
+	struct loop l = {.s = s,
+			 .metrics = metrics,
+			 .signals = signals,
+			 .guard = {.check = check_lock, .user = s->lock},
+			 .eval = {.s = s, .metrics = metrics}};
 	enum ct_status st;
 	*end = NULL;
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
 	if (ct_session_is_root(s))
 		CT_TRY(ct_checkpoint_writer_create(s->run_dir, (int)s->cfg->checkpoint.keep_last, &l.writer));
-	st = (l.ranks = CT_NEW_ARRAY(struct ct_rank_times, (size_t)s->world.id.world)) ? CT_OK : CT_NOMEM;
-	if (st == CT_OK)
-		st = ct_stepper_create(s, &l.stepper);
+	st = ct_stepper_create(s, &l.stepper);
 	if (st == CT_OK)
 		st = ct_replica_check_create(s, &l.check);
 	if (st == CT_OK)
 		st = ct_straggler_watch_create(s, &l.stragglers);
+	if (st == CT_OK)
+		st = ct_epoch_times_init(&l.times, s, l.stepper);
 	if (st == CT_OK) {
-		ct_stepper_loader_stats(l.stepper, &l.loader);
-		ct_cpu_use_now(&l.cpu);
 		ct_meter_init(&l.meter, start_ns);
 		l.last_save_ns = ct_now_ns();
 		ct_session_count_steps(s);
@@ -543,11 +428,11 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 		ct_session_drain(s);
 	/* Waits for the save in progress, because its checkpoint is valid even after a failure. */
 	ct_checkpoint_writer_destroy(l.writer);
-	ct_predictions_release(&l.best);
+	ct_train_eval_release(&l.eval);
 	ct_whole_release(&l.whole);
 	ct_straggler_watch_destroy(l.stragglers);
 	ct_replica_check_destroy(l.check);
+	ct_epoch_times_release(&l.times);
 	ct_stepper_destroy(l.stepper);
-	ct_free(l.ranks);
 	return st;
 }
