@@ -25,6 +25,14 @@ struct ct_dataset_spec {
 	 * class is evaluation data (train = false), and the rest is training data. Which ones depends only on `seed` and
 	 * on their paths. */
 	double val_fraction;
+	/* imagefolder: CSV file with the labels of the images (data/files/label_list.h), relative to dir. The images may be
+	 * anywhere below `path`. A split column divides them into training and evaluation data. NULL: the directories are the
+	 * classes, or a flat directory contains val.txt or labels.txt. */
+	const char *labels;
+	/* imagefolder with `labels`, evaluation data: the list of the training data, whose classes are those of both sets. It
+	 * may be the same file. NULL: the classes are those of `labels`. */
+	const char *train_labels;
+	const char *image_column, *class_column, *split_column; /* names of the columns of both lists; NULL: the usual ones */
 	/* shards: directory for cached indexes. NULL: the directory that contains the shards if it is writable, else
 	 * $XDG_CACHE_HOME/ctrain. */
 	const char *index_dir;

@@ -251,7 +251,15 @@ enum ct_status ct_class_list_from_ids(char *const *ids, int n, struct ct_class_l
 	return CT_OK;
 }
 
-enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, struct ct_class_list *out)
+static int by_number(const void *a, const void *b)
+{
+	const char *x = *(char *const *)a, *y = *(char *const *)b;
+	const size_t n = strlen(x), m = strlen(y);
+
+	return n != m ? (n < m ? -1 : 1) : strcmp(x, y);
+}
+
+enum ct_status ct_class_list_collect(char **ids, size_t n, bool numbers, const char *path, struct ct_class_list *out)
 {
 	size_t kept = 0;
 
@@ -262,6 +270,8 @@ enum ct_status ct_class_list_collect(char **ids, size_t n, const char *path, str
 	}
 	if (kept > CT_MAX_LABEL)
 		return CT_FAIL(CT_DATA, "%s names %zu classes, but the limit is %d", path, kept, CT_MAX_LABEL);
+	if (numbers)
+		qsort(ids, kept, sizeof(*ids), by_number);
 	return ct_class_list_from_ids(ids, (int)kept, out);
 }
 

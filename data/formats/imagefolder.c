@@ -1,6 +1,6 @@
 /* Image directories: one sub-directory of images per class. Class i is the i-th name in strcmp order (as in
- * torchvision's ImageFolder), or as given by a class list. A flat directory must contain a file val.txt or labels.txt
- * with lines "FILE LABEL" or "FILE WNID". */
+ * torchvision's ImageFolder), or as given by a class list. Instead, the labels may be in a CSV file (spec->labels), or, in a
+ * flat directory, in a file val.txt or labels.txt with lines "FILE LABEL" or "FILE WNID". */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@
 #include "data/files/class_list.h"
 #include "data/files/label.h"
 #include "data/formats/imagefolder_classes_impl.h"
+#include "data/formats/imagefolder_labels_impl.h"
 #include "data/formats/imagefolder_map_impl.h"
 #include "data/formats/imagefolder_scan.h"
 #include "data/formats/imagefolder_split_impl.h"
@@ -140,6 +141,16 @@ static enum ct_status flat_without_map(const struct directory_set *s, const stru
 	return CT_DATA;
 }
 
+/* Takes the paths of f. */
+static void take_images(struct directory_set *s, struct ct_image_dir_images *f, uint32_t n)
+{
+	s->paths = f->paths;
+	s->at = f->at;
+	s->base.info.n = n;
+	f->paths = (struct ct_str){0};
+	f->at = NULL;
+}
+
 static enum ct_status join_flat(struct directory_set *s, struct ct_image_dir_images *f)
 {
 	uint32_t k = 0;
@@ -158,13 +169,23 @@ static enum ct_status join_flat(struct directory_set *s, struct ct_image_dir_ima
 		}
 	}
 	CT_TRY(ct__folder_map_rest(&s->map));
-	s->paths = f->paths;
-	s->at = f->at;
-	f->paths = (struct ct_str){0};
-	f->at = NULL;
-	s->base.info.n = k;
+	take_images(s, f, k);
 	s->base.info.n_skipped = (uint32_t)s->map.n_skipped;
 	return CT_OK;
+}
+
+static enum ct_status load_labels(struct directory_set *s, const struct ct_dataset_spec *spec)
+{
+	struct ct_image_dir_images f;
+	enum ct_status st;
+
+	if (spec->classes)
+		CT_TRY(ct__folder_classes_load(spec, &s->classes));
+	st = ct__folder_labels_load(s->root, spec, &s->classes, &f, &s->labels);
+	if (st == CT_OK)
+		take_images(s, &f, (uint32_t)f.n);
+	ct_image_dir_images_release(&f);
+	return st;
 }
 
 static enum ct_status load_flat(struct directory_set *s)
@@ -237,7 +258,9 @@ static enum ct_status open_root(struct directory_set *s, const struct ct_dataset
 		return CT_OK;
 	(void)CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open the directory %s: %s",
 		      s->root, strerror(errno));
-	if (spec->val_fraction > 0)
+	if (spec->labels)
+		ct_error_hint("data.%s is the directory of the images that %s lists", half, spec->labels);
+	else if (spec->val_fraction > 0)
 		ct_error_hint("data.train=. reads the class directories that are in data.dir itself");
 	else
 		ct_error_hint(
@@ -247,21 +270,27 @@ static enum ct_status open_root(struct directory_set *s, const struct ct_dataset
 	return ct_error_status();
 }
 
-static enum ct_status load_set(struct directory_set *s, const struct ct_dataset_kind *kind,
-			       const struct ct_dataset_spec *spec)
+/* Loads class directories or a flat directory. */
+static enum ct_status load_root(struct directory_set *s, const struct ct_dataset_spec *spec)
 {
 	enum ct_status st;
 	char **directories;
 	size_t n;
 
-	ct__dataset_init(&s->base, kind, 0, 3, 0, 0);
-	s->base.info.kind = CT_SAMPLE_ENCODED;
-	CT_TRY(open_root(s, spec));
 	CT_TRY(ct__folder_classes_load(spec, &s->classes));
 	CT_TRY(ct_image_dir_classes(s->root, &directories, &n));
 	st = n ? load_directories(s, directories, n, spec) : load_flat(s);
 	ct_dir_list_free(directories, n);
-	CT_TRY(st);
+	return st;
+}
+
+static enum ct_status load_set(struct directory_set *s, const struct ct_dataset_kind *kind,
+			       const struct ct_dataset_spec *spec)
+{
+	ct__dataset_init(&s->base, kind, 0, 3, 0, 0);
+	s->base.info.kind = CT_SAMPLE_ENCODED;
+	CT_TRY(open_root(s, spec));
+	CT_TRY(spec->labels ? load_labels(s, spec) : load_root(s, spec));
 	if (s->base.info.n == 0)
 		return CT_FAIL(CT_DATA, "%s: none of its directories contains an image", s->root);
 	CT_TRY(split(s, spec));

@@ -93,7 +93,7 @@ static enum ct_status collect_classes(const struct ct_image_dir_map *m, const ch
 	CT_TRY_ALLOC(ids = CT_NEW_ARRAY(char *, m->n));
 	for (size_t i = 0; i < m->n; i++)
 		ids[i] = m->lines[i].what;
-	st = ct_class_list_collect(ids, m->n, path, classes);
+	st = ct_class_list_collect(ids, m->n, false, path, classes);
 	ct_free(ids);
 	return st;
 }

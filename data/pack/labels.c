@@ -104,7 +104,7 @@ static enum ct_status collect_classes(const struct map *m, struct ct_class_list 
 	CT_TRY_ALLOC(ids = CT_NEW_ARRAY(char *, m->n));
 	for (size_t i = 0; i < m->n; i++)
 		ids[i] = m->v[i].cls;
-	st = ct_class_list_collect(ids, m->n, m->path, out);
+	st = ct_class_list_collect(ids, m->n, false, m->path, out);
 	ct_free(ids);
 	return st;
 }

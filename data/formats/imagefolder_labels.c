@@ -1,0 +1,338 @@
+#include "data/formats/imagefolder_labels_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "data/files/label.h"
+#include "data/files/label_list.h"
+#define CT_LOG_COMPONENT "data"
+#include "base/log.h"
+
+#define NONE UINT32_MAX
+
+/* An image of the directory. */
+struct entry {
+	const char *path;
+	size_t stem; /* length of the path without the suffix */
+	uint32_t image;
+};
+
+struct labeling {
+	const char *root, *file; /* file: the path of the list */
+	const struct ct_dataset_spec *spec;
+	struct ct_label_list list;
+	enum ct_label_part part; /* of the rows to use */
+	struct ct_class_list *classes;
+	bool numbered;         /* the classes are those of a class list, so that labels may be their numbers */
+	struct entry *entries; /* [n], sorted by by_stem */
+	uint32_t n;
+	uint32_t *row_of; /* [n] the row of each image, or NONE */
+};
+
+static int compare_stems(const char *a, size_t n, const char *b, size_t m)
+{
+	const int order = memcmp(a, b, n < m ? n : m);
+
+	return order ? order : (n > m) - (n < m);
+}
+
+static int by_stem(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	const int order = compare_stems(x->path, x->stem, y->path, y->stem);
+
+	return order ? order : strcmp(x->path, y->path);
+}
+
+static size_t stem_of(const char *path)
+{
+	const char *dot = strrchr(path, '.');
+
+	return dot && ct_image_extension(dot + 1, strlen(dot + 1)) ? (size_t)(dot - path) : strlen(path);
+}
+
+/* Returns the index of the first entry that is not before this stem. */
+static uint32_t first_at(const struct labeling *s, const char *stem, size_t n)
+{
+	uint32_t lo = 0, hi = s->n;
+
+	while (lo < hi) {
+		const uint32_t mid = lo + (hi - lo) / 2;
+
+		if (compare_stems(s->entries[mid].path, s->entries[mid].stem, stem, n) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Finds the image of a row, by its path with or without the suffix. *image is NONE if there is none. */
+static enum ct_status find_image(const struct labeling *s, const struct ct_label_row *row, uint32_t *image)
+{
+	const size_t len = strlen(row->image), stem = stem_of(row->image);
+	uint32_t i, n = 0;
+
+	*image = NONE;
+	for (i = first_at(s, row->image, stem); i < s->n && s->entries[i].stem == stem &&
+						memcmp(s->entries[i].path, row->image, stem) == 0; i++) {
+		if (strcmp(s->entries[i].path, row->image) == 0) {
+			*image = s->entries[i].image;
+			return CT_OK;
+		}
+	}
+	for (i = first_at(s, row->image, len); i < s->n && s->entries[i].stem == len &&
+					       memcmp(s->entries[i].path, row->image, len) == 0; i++) {
+		*image = s->entries[i].image;
+		n++;
+	}
+	if (n < 2)
+		return CT_OK;
+	return CT_FAIL_HINT(CT_DATA, "write the suffix", "%s:%u: there are %u images with the name \"%s\" in %s", s->file,
+			    row->line, n, row->image, s->root);
+}
+
+/* Returns the path of an image whose name, without directories and suffix, is that of the row; or NULL. */
+static const char *find_elsewhere(const struct labeling *s, const struct ct_label_row *row)
+{
+	const char *want = ct_path_name(row->image);
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		const char *name = ct_path_name(s->entries[i].path);
+
+		if (compare_stems(name, stem_of(name), want, stem_of(want)) == 0)
+			return s->entries[i].path;
+	}
+	return NULL;
+}
+
+static enum ct_status missing_image(const struct labeling *s, const struct ct_label_row *row, uint32_t n_missing)
+{
+	const char *elsewhere = find_elsewhere(s, row);
+	char shown[160];
+	bool exists;
+	char *path;
+
+	ct_name_escape(row->image, strlen(row->image), shown, sizeof(shown));
+	CT_TRY_ALLOC(path = ct_path_join(s->root, row->image));
+	exists = ct_file_exists(path);
+	ct_free(path);
+	(void)CT_FAIL(CT_DATA, exists ? "%s:%u: \"%s\" in %s is not a .jpg, .jpeg or .png file (%u of %zu rows have no image)"
+				      : "%s:%u: there is no image \"%s\" in %s (%u of %zu rows have no image)",
+		      s->file, row->line, shown, s->root, n_missing, s->list.n);
+	if (exists)
+		ct_error_hint("convert the image, or remove the line");
+	else if (elsewhere)
+		ct_error_hint("there is %.200s: data.train must be the directory to which the names in the file are relative",
+			      elsewhere);
+	else
+		ct_error_hint("add the file, or remove the line; data.train is the directory to which the names are relative");
+	return CT_DATA;
+}
+
+static enum ct_status twice(const struct labeling *s, const struct ct_label_row *a, const struct ct_label_row *b)
+{
+	const bool label = strcmp(a->label, b->label) != 0;
+	char shown[160], was[80], is[80];
+
+	ct_name_escape(b->image, strlen(b->image), shown, sizeof(shown));
+	ct_name_escape(a->label, strlen(a->label), was, sizeof(was));
+	ct_name_escape(b->label, strlen(b->label), is, sizeof(is));
+	if (label)
+		return CT_FAIL_HINT(CT_DATA, "an image has one class: remove the line that is wrong",
+				    "%s:%u: \"%s\" has the label \"%s\", but \"%s\" in line %u", s->file, b->line, shown, is,
+				    was, a->line);
+	return CT_FAIL_HINT(CT_DATA, "accuracy on images that are also trained on is too high: remove one of the lines",
+			    "%s:%u: \"%s\" is in another part of the data (column \"%s\") than in line %u", s->file, b->line,
+			    shown, s->list.split, a->line);
+}
+
+/* Fills s->entries. */
+static enum ct_status index_images(struct labeling *s, const struct ct_image_dir_images *images)
+{
+	if (images->n >= NONE)
+		return CT_FAIL(CT_UNSUPPORTED, "%s contains more than %u images", s->root, NONE - 1);
+	s->n = (uint32_t)images->n;
+	CT_TRY_ALLOC(s->entries = CT_NEW_ARRAY(struct entry, s->n));
+	CT_TRY_ALLOC(s->row_of = CT_NEW_ARRAY(uint32_t, s->n));
+	for (uint32_t i = 0; i < s->n; i++) {
+		const char *path = images->paths.s + images->at[i];
+
+		s->entries[i] = (struct entry){path, stem_of(path), i};
+		s->row_of[i] = NONE;
+	}
+	qsort(s->entries, s->n, sizeof(*s->entries), by_stem);
+	return CT_OK;
+}
+
+/* Fills s->row_of, from the rows of all parts. */
+static enum ct_status match_rows(struct labeling *s)
+{
+	const struct ct_label_row *missing = NULL;
+	uint32_t n_missing = 0;
+
+	for (size_t i = 0; i < s->list.n; i++) {
+		const struct ct_label_row *row = &s->list.rows[i], *before;
+		uint32_t image;
+
+		if (row->part == CT_LABEL_TEST && s->part != CT_LABEL_TEST)
+			continue;
+		CT_TRY(find_image(s, row, &image));
+		if (image == NONE) {
+			missing = missing ? missing : row;
+			n_missing++;
+			continue;
+		}
+		before = s->row_of[image] == NONE ? NULL : &s->list.rows[s->row_of[image]];
+		if (before && (strcmp(before->label, row->label) != 0 || before->part != row->part))
+			return twice(s, before, row);
+		s->row_of[image] = (uint32_t)i;
+	}
+	return n_missing ? missing_image(s, missing, n_missing) : CT_OK;
+}
+
+/* Determines which rows are those of this set. */
+static enum ct_status choose_part(struct labeling *s)
+{
+	const struct ct_dataset_spec *spec = s->spec;
+	const struct ct_label_list *l = &s->list;
+	const bool of_training = !spec->train_labels || strcmp(spec->train_labels, spec->labels) == 0;
+
+	s->part = CT_LABEL_TRAIN;
+	if (spec->val_fraction > 0 && l->per_part[CT_LABEL_VAL])
+		return CT_FAIL_HINT(CT_DATA, "remove data.val_fraction, or ignore the column with data.labels.split=none",
+				    "%s: the column \"%s\" marks %zu rows as evaluation data, but data.val_fraction is also set",
+				    s->file, l->split, l->per_part[CT_LABEL_VAL]);
+	if (spec->train || spec->val_fraction > 0 || (!of_training && !l->split))
+		return CT_OK;
+	s->part = l->per_part[CT_LABEL_VAL] ? CT_LABEL_VAL : CT_LABEL_TEST;
+	if (l->per_part[s->part])
+		return CT_OK;
+	if (l->split)
+		(void)CT_FAIL(CT_DATA, "%s: the column \"%s\" marks no row as evaluation data", s->file, l->split);
+	else
+		(void)CT_FAIL(CT_DATA, "%s has no column that divides the images, so there is no evaluation data", s->file);
+	ct_error_hint("data.val_fraction=0.2 uses 20 %% of the images of each class for evaluation, data.val_labels is a file for "
+		      "the evaluation data, and data.val=none trains without evaluation");
+	return CT_DATA;
+}
+
+static enum ct_status classes_of_training(struct labeling *s)
+{
+	const struct ct_dataset_spec *spec = s->spec;
+	const struct ct_label_columns columns = {spec->image_column, spec->class_column, spec->split_column};
+	struct ct_label_list l;
+	enum ct_status st;
+	char *path;
+
+	if (spec->train || !spec->train_labels || strcmp(spec->train_labels, spec->labels) == 0)
+		return ct_label_list_classes(&s->list, s->file, s->classes);
+	CT_TRY_ALLOC(path = ct_path_join(spec->dir && spec->dir[0] ? spec->dir : ".", spec->train_labels));
+	st = ct_label_list_load(path, &columns, &l);
+	if (st == CT_OK) {
+		st = ct_label_list_classes(&l, path, s->classes);
+		ct_label_list_release(&l);
+	}
+	ct_free(path);
+	return st;
+}
+
+static enum ct_status unknown_class(const struct labeling *s, const struct ct_label_row *row)
+{
+	char shown[80];
+
+	ct_name_escape(row->label, strlen(row->label), shown, sizeof(shown));
+	if (s->numbered)
+		return CT_FAIL_HINT(CT_DATA, "data.classes_file has one line per class, and a label is a name in it or a number from 0",
+				    "%s:%u: the list of %d classes does not contain the class \"%s\"", s->file, row->line,
+				    s->classes->n, shown);
+	return CT_FAIL_HINT(CT_DATA, "add images of this class to the training data, or remove the line",
+			    "%s:%u: the class \"%s\" is only in the evaluation data; the training data has %d classes without it",
+			    s->file, row->line, shown, s->classes->n);
+}
+
+static enum ct_status label_of(const struct labeling *s, const struct ct_label_row *row, int32_t *label)
+{
+	*label = ct_class_list_find(s->classes, row->label);
+	if (*label < 0 && s->numbered && ct_label_parse(row->label, strlen(row->label), label) && *label >= s->classes->n)
+		*label = -1;
+	return *label < 0 ? unknown_class(s, row) : CT_OK;
+}
+
+/* Removes the images without a row of this part from `images`, and sets the labels of the others. */
+static enum ct_status keep_labeled(const struct labeling *s, struct ct_image_dir_images *images, int32_t *labels)
+{
+	size_t kept = 0, unlisted = 0;
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		const struct ct_label_row *row = s->row_of[i] == NONE ? NULL : &s->list.rows[s->row_of[i]];
+
+		unlisted += !row;
+		if (!row || row->part != s->part)
+			continue;
+		CT_TRY(label_of(s, row, &labels[kept]));
+		images->at[kept++] = images->at[i];
+	}
+	images->n = kept;
+	if (unlisted)
+		CT_INFO("%s: %zu images in %s are not in this list, and are not used", s->file, unlisted, s->root);
+	return CT_OK;
+}
+
+static void warn_missing_classes(const struct labeling *s, const int32_t *labels, size_t n)
+{
+	int n_missing = 0, first = 0;
+	uint8_t *has = CT_NEW_ARRAY(uint8_t, (size_t)s->classes->n);
+
+	for (size_t i = 0; i < n && has; i++)
+		has[labels[i]] = 1;
+	for (int k = s->classes->n - 1; k >= 0 && has; k--) {
+		n_missing += !has[k];
+		first = has[k] ? first : k;
+	}
+	if (n_missing)
+		CT_WARN("%s: %d of the %d classes of the training data have no image in the evaluation data; the first one is \"%s\"",
+			s->file, n_missing, s->classes->n, s->classes->names[first]);
+	ct_free(has);
+}
+
+static enum ct_status load(struct labeling *s, struct ct_image_dir_images *images, int32_t **labels)
+{
+	const struct ct_dataset_spec *spec = s->spec;
+	const struct ct_label_columns columns = {spec->image_column, spec->class_column, spec->split_column};
+
+	CT_TRY(ct_label_list_load(s->file, &columns, &s->list));
+	CT_TRY(choose_part(s));
+	s->numbered = s->classes->n > 0;
+	if (!s->numbered)
+		CT_TRY(classes_of_training(s));
+	CT_TRY(ct_image_dir_scan(s->root, "", true, images));
+	CT_TRY(index_images(s, images));
+	CT_TRY(match_rows(s));
+	CT_TRY_ALLOC(*labels = CT_NEW_ARRAY(int32_t, images->n));
+	CT_TRY(keep_labeled(s, images, *labels));
+	if (!spec->train && spec->val_fraction <= 0)
+		warn_missing_classes(s, *labels, images->n);
+	return CT_OK;
+}
+
+enum ct_status ct__folder_labels_load(const char *root, const struct ct_dataset_spec *spec, struct ct_class_list *classes,
+				      struct ct_image_dir_images *images, int32_t **labels)
+{
+	struct labeling s = {.root = root, .spec = spec, .classes = classes};
+	enum ct_status st;
+	char *file;
+
+	*images = (struct ct_image_dir_images){0};
+	*labels = NULL;
+	CT_TRY_ALLOC(file = ct_path_join(spec->dir && spec->dir[0] ? spec->dir : ".", spec->labels));
+	s.file = file;
+	st = load(&s, images, labels);
+	ct_label_list_release(&s.list);
+	ct_free(s.entries);
+	ct_free(s.row_of);
+	ct_free(file);
+	return st;
+}
