@@ -8,7 +8,8 @@
 /* Loss heads on row-major logits [n,K]. dlogits [n,K] receives the gradient of the sum of the row losses; it is NULL in
  * evaluation. The row losses are added in order, so results do not depend on `threads`. For a mixed row, the loss is
  * mix * xent(labels) + (1 - mix) * xent(labels_b), both with label smoothing, and top-1 and top-5 are counted against
- * `labels`. If class_weights [K] is not NULL, each of the two terms is multiplied by the weight of its label. */
+ * `labels`. If class_weights [K] is not NULL, the share of each class in the target, including its share of the
+ * smoothing, is multiplied by the weight of the class, as in torch.nn.CrossEntropyLoss with reduction="sum". */
 void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batch *b, int k, float smoothing,
 			  const float *class_weights, float *dlogits, struct ct_metrics *m);
 void ct_loss_mse(int threads, const float *y, const struct ct_batch *batch, int k, float *dy, struct ct_metrics *m);

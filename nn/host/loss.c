@@ -102,47 +102,6 @@ static int rank_of(const float *z, int label, int k)
 	return before;
 }
 
-/* The target distribution of a row: `weight_a` and `weight_b` for two classes, plus `smoothing`, which is divided equally
- * among all classes. `all` is the sum: 1 without class weights. */
-struct target {
-	int a, b; /* equal for a row with one label */
-	float weight_a, weight_b, smoothing, all;
-};
-
-static struct target target_of(const struct ct_batch *batch, int row, float smoothing, const float *class_weights)
-{
-	const float hit = 1.0f - smoothing, mix = batch->labels_b ? batch->mix[row] : 1.0f;
-	struct target t = {.a = batch->labels[row],
-			   .b = batch->labels_b ? batch->labels_b[row] : batch->labels[row],
-			   .weight_a = hit * mix,
-			   .weight_b = hit * (1.0f - mix),
-			   .smoothing = smoothing,
-			   .all = 1.0f};
-
-	if (class_weights) {
-		t.weight_a *= class_weights[t.a];
-		t.weight_b *= class_weights[t.b];
-		t.all = mix * class_weights[t.a] + (1.0f - mix) * class_weights[t.b];
-		t.smoothing *= t.all;
-	}
-	return t;
-}
-
-static double row_loss(const float *z, int k, const struct target *t, double log_sum)
-{
-	double loss = (double)t->weight_a * (log_sum - (double)z[t->a]);
-
-	if (t->weight_b > 0)
-		loss += (double)t->weight_b * (log_sum - (double)z[t->b]);
-	if (t->smoothing > 0) {
-		double total = 0;
-		for (int j = 0; j < k; j++)
-			total += (double)z[j];
-		loss += (double)t->smoothing * (log_sum - total / k);
-	}
-	return loss;
-}
-
 /* Several threads compute the rows of a block. The losses are then added in row order, so that the sum does not depend
  * on the number of threads. */
 #define BLOCK_ROWS 1024
@@ -156,24 +115,65 @@ struct block {
 	int k, first; /* first: row of the batch where the block starts */
 	float smoothing;
 	const float *class_weights; /* [k] or NULL */
+	float mean_weight;          /* of the classes; 1 without class weights */
 	double loss[BLOCK_ROWS];
 	bool top1[BLOCK_ROWS], top5[BLOCK_ROWS];
 };
 
+/* The target of a row: `weight_a` and `weight_b` for two classes, plus smoothing / k for each class, multiplied by the
+ * weight of that class. `all` is the sum: 1 without class weights. */
+struct target {
+	int a, b; /* equal for a row with one label */
+	float weight_a, weight_b, all;
+};
+
+static struct target target_of(const struct block *block, int row)
+{
+	const struct ct_batch *batch = block->batch;
+	const float hit = 1.0f - block->smoothing, mix = batch->labels_b ? batch->mix[row] : 1.0f;
+	struct target t = {.a = batch->labels[row],
+			   .b = batch->labels_b ? batch->labels_b[row] : batch->labels[row],
+			   .weight_a = hit * mix,
+			   .weight_b = hit * (1.0f - mix),
+			   .all = 1.0f};
+
+	if (block->class_weights) {
+		t.weight_a *= block->class_weights[t.a];
+		t.weight_b *= block->class_weights[t.b];
+		t.all = t.weight_a + t.weight_b + block->smoothing * block->mean_weight;
+	}
+	return t;
+}
+
+static double row_loss(const struct block *b, const float *z, const struct target *t, double log_sum)
+{
+	double loss = (double)t->weight_a * (log_sum - (double)z[t->a]);
+
+	if (t->weight_b > 0)
+		loss += (double)t->weight_b * (log_sum - (double)z[t->b]);
+	if (b->smoothing > 0) {
+		double total = 0;
+		for (int j = 0; j < b->k; j++)
+			total += b->class_weights ? (double)b->class_weights[j] * (double)z[j] : (double)z[j];
+		loss += (double)b->smoothing * ((double)b->mean_weight * log_sum - total / b->k);
+	}
+	return loss;
+}
+
 static double xent_row(struct block *b, int i, const float *z, float *d)
 {
-	const struct target t = target_of(b->batch, b->first + i, b->smoothing, b->class_weights);
+	const struct target t = target_of(b, b->first + i);
 	const float max = row_max(z, b->k), sum = d ? row_exp(z, b->k, max, d) : row_exp_sum(z, b->k, max);
-	const double loss = row_loss(z, b->k, &t, (double)max + (double)logf(sum));
+	const double loss = row_loss(b, z, &t, (double)max + (double)logf(sum));
 	const int before = isfinite(loss) ? rank_of(z, t.a, b->k) : INT_MAX;
 
 	b->top1[i] = before < 1;
 	b->top5[i] = before < 5;
 	if (!d)
 		return loss;
-	const float inverse = 1.0f / sum * t.all, each = t.smoothing / (float)b->k;
+	const float inverse = 1.0f / sum * t.all, each = b->smoothing / (float)b->k, *weights = b->class_weights;
 	for (int j = 0; j < b->k; j++)
-		d[j] = d[j] * inverse - each;
+		d[j] = d[j] * inverse - (weights ? each * weights[j] : each);
 	d[t.a] -= t.weight_a;
 	d[t.b] -= t.weight_b;
 	return loss;
@@ -222,6 +222,15 @@ static void add_rows(struct block *b, int threads, ct_range_fn rows, struct ct_m
 	m->count += b->batch->n;
 }
 
+static float mean(const float *v, int n)
+{
+	double sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += (double)v[i];
+	return (float)(sum / n);
+}
+
 void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batch *batch, int k, float smoothing,
 			  const float *class_weights, float *dlogits, struct ct_metrics *m)
 {
@@ -233,6 +242,7 @@ void ct_loss_softmax_xent(int threads, const float *logits, const struct ct_batc
 	b.k = k;
 	b.smoothing = smoothing;
 	b.class_weights = class_weights;
+	b.mean_weight = class_weights ? mean(class_weights, k) : 1.0f;
 	add_rows(&b, threads, xent_rows, m);
 }
 

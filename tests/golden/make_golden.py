@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files in its directory with PyTorch (2.x, CPU) and numpy: make_golden.py [train|ops|optim|schedules|plateau ...]
+"""Writes the golden files in its directory with PyTorch (2.x, CPU) and numpy: make_golden.py [train|ops|class_weights|optim|schedules|plateau ...]
 
 The C tests make the same initial weights, images, labels and gradients from the same Philox streams, so the files contain
 only results. Streams and formulas are in base/rng.h, nn/init.c, tests/nn/nn_check.h and golden.h.
@@ -399,6 +399,24 @@ def ops():
     print(f'ops      {len(cases)} models, {len(losses)} losses')
 
 
+# --- class_weights: cross-entropy with class weights, label smoothing and two labels per row ---------------------------------
+
+def class_weights():
+    losses = []
+    for n, k, smoothing, mixed in [(5, 10, 0, False), (5, 10, 0.1, False), (4, 37, 0.3, False), (6, 3, 0.2, True), (6, 20, 0, True)]:
+        z = torch.from_numpy(fill_floats(50 + k, n * k) * np.float32(3)).reshape(n, k).requires_grad_()
+        weights = torch.from_numpy(np.float32(0.125) + np.abs(fill_floats(90 + k, k)) * np.float32(2))
+        each = [F.cross_entropy(z, torch.from_numpy(fill_labels(which + k, n, k)), weight=weights, label_smoothing=smoothing,
+                                reduction='none') for which in (51, 52)]
+        mix = torch.from_numpy(np.abs(fill_floats(91 + k, n))) if mixed else torch.ones(n)
+        loss = (mix * each[0] + (1 - mix) * each[1]).sum()
+        loss.backward()
+        losses.append(dict(kind='xent', n=n, k=k, label_smoothing=smoothing, spread=3, mixed=mixed, loss=loss.item(),
+                           grad=sample(z.grad, 1000)))
+    write('class_weights.json', dict(losses=losses))
+    print(f'weights  {len(losses)} losses')
+
+
 # --- optim: optimizers on given gradients ---------------------------------------------------------------------------------
 
 OPTIM_LAYERS = 'linear 7;batch_norm;relu;linear 3'
@@ -507,5 +525,5 @@ def plateau():
 
 if __name__ == '__main__':
     torch.set_num_threads(1)
-    for part in sys.argv[1:] or ['train', 'ops', 'optim', 'schedules', 'plateau']:
-        {'train': train, 'ops': ops, 'optim': optim, 'schedules': schedules, 'plateau': plateau}[part]()
+    for part in sys.argv[1:] or ['train', 'ops', 'class_weights', 'optim', 'schedules', 'plateau']:
+        {'train': train, 'ops': ops, 'class_weights': class_weights, 'optim': optim, 'schedules': schedules, 'plateau': plateau}[part]()

@@ -132,12 +132,35 @@ static void test_models_of_one_operation(void **state)
 	each_engine(run_all);
 }
 
-static void run_loss(const ct_json *c)
+/* Class weights, and in rows with two labels the second label and the share of the first one, as in make_golden.py. */
+static float *add_weights(const ct_json *c, struct ct_batch *b, int32_t *labels_b, float *mix)
+{
+	const size_t n = (size_t)b->n, k = (size_t)golden_int(c, "k");
+	float *weights = CT_NEW_ARRAY(float, k);
+	bool mixed;
+
+	assert_ok(ct_json_get_bool(c, "mixed", &mixed));
+	fill_floats(90 + (uint32_t)k, weights, k);
+	for (size_t j = 0; j < k; j++)
+		weights[j] = 0.125f + fabsf(weights[j]) * 2;
+	if (!mixed)
+		return weights;
+	fill_labels(52 + (uint32_t)k, labels_b, n, (int)k);
+	fill_floats(91 + (uint32_t)k, mix, n);
+	for (size_t i = 0; i < n; i++)
+		mix[i] = fabsf(mix[i]);
+	b->labels_b = labels_b;
+	b->mix = mix;
+	return weights;
+}
+
+static void run_loss(const ct_json *c, bool weighted)
 {
 	int n = golden_int(c, "n"), k = golden_int(c, "k");
 	size_t elems = (size_t)(n * k);
 	float *z = CT_NEW_ARRAY(float, elems), *d = CT_NEW_ARRAY(float, elems), *t = CT_NEW_ARRAY(float, elems);
-	int32_t labels[8];
+	int32_t labels[8], labels_b[8];
+	float mix[8], *weights = NULL;
 	struct ct_metrics m = {0};
 
 	assert_true(n <= (int)CT_ARRAY_LEN(labels));
@@ -149,26 +172,39 @@ static void run_loss(const ct_json *c)
 		for (size_t i = 0; i < elems; i++)
 			z[i] *= (float)golden_f64(c, "spread");
 		fill_labels(51 + (uint32_t)k, labels, (size_t)n, k);
-		const struct ct_batch b = {.n = n, .labels = labels};
-		ct_loss_softmax_xent(1, z, &b, k, (float)golden_f64(c, "label_smoothing"), NULL, d, &m);
+		struct ct_batch b = {.n = n, .labels = labels};
+		weights = weighted ? add_weights(c, &b, labels_b, mix) : NULL;
+		ct_loss_softmax_xent(1, z, &b, k, (float)golden_f64(c, "label_smoothing"), weights, d, &m);
 	}
 	assert_float_equal(m.loss, golden_f64(c, "loss"), 1e-6 * golden_f64(c, "loss"));
 	golden_compare("gradient of the logits", golden_get(c, "grad"), d, elems, 1e-6, 0);
+	ct_free(weights);
 	ct_free(t);
 	ct_free(d);
 	ct_free(z);
 }
 
-static void test_losses(void **state)
+static void run_losses(const char *name, size_t n, bool weighted)
 {
-	ct_json *file = golden_load("ops.json");
+	ct_json *file = golden_load(name);
 	const ct_json *cases = golden_get(file, "losses");
 
-	(void)state;
-	assert_int_equal(ct_json_len(cases), 8);
+	assert_int_equal(ct_json_len(cases), n);
 	for (size_t i = 0; i < ct_json_len(cases); i++)
-		run_loss(ct_json_at(cases, i));
+		run_loss(ct_json_at(cases, i), weighted);
 	ct_json_destroy(file);
+}
+
+static void test_losses(void **state)
+{
+	(void)state;
+	run_losses("ops.json", 8, false);
+}
+
+static void test_losses_with_class_weights(void **state)
+{
+	(void)state;
+	run_losses("class_weights.json", 5, true);
 }
 
 int main(void)
@@ -176,6 +212,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_models_of_one_operation),
 		cmocka_unit_test(test_losses),
+		cmocka_unit_test(test_losses_with_class_weights),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,10 +13,11 @@ struct naive {
 	int64_t top1, top5;
 };
 
-static struct naive naive_xent(const float *z, int label, int k, double smoothing, double *d)
+/* weights [k]: of the classes. */
+static struct naive naive_xent(const float *z, int label, int k, double smoothing, const float *weights, double *d)
 {
 	struct naive r = {0};
-	double max = -INFINITY, sum = 0;
+	double max = -INFINITY, sum = 0, all = 0;
 	int before = 0;
 
 	for (int j = 0; j < k; j++)
@@ -24,20 +25,33 @@ static struct naive naive_xent(const float *z, int label, int k, double smoothin
 	for (int j = 0; j < k; j++)
 		sum += exp((double)z[j] - max);
 	for (int j = 0; j < k; j++) {
-		double target = smoothing / k + (j == label ? 1 - smoothing : 0), p = exp((double)z[j] - max) / sum;
+		double target = (double)weights[j] * (smoothing / k + (j == label ? 1 - smoothing : 0));
 		r.loss -= target * ((double)z[j] - max - log(sum));
-		d[j] = p - target;
+		d[j] = -target;
+		all += target;
 		before += z[j] > z[label] || (z[j] == z[label] && j < label);
 	}
+	for (int j = 0; j < k; j++)
+		d[j] += all * exp((double)z[j] - max) / sum;
 	r.top1 = before < 1;
 	r.top5 = before < 5;
 	return r;
 }
 
+/* Class weights; without `weighted`, all of them are 1. The caller owns the result. */
+static float *class_weights(int k, bool weighted)
+{
+	float *w = CT_NEW_ARRAY(float, (size_t)k);
+
+	for (int j = 0; j < k; j++)
+		w[j] = weighted ? 0.25f * (float)(1 + j % 7) : 1;
+	return w;
+}
+
 static void check_xent(int k, float smoothing, float spread)
 {
 	size_t n = (size_t)ROWS * (size_t)k;
-	float *z = CT_NEW_ARRAY(float, n), *d = CT_NEW_ARRAY(float, n);
+	float *z = CT_NEW_ARRAY(float, n), *d = CT_NEW_ARRAY(float, n), *ones = class_weights(k, false);
 	double *want = CT_NEW_ARRAY(double, (size_t)k), loss = 0;
 	int32_t labels[ROWS];
 	struct ct_metrics m = {0}, eval = {0};
@@ -51,7 +65,7 @@ static void check_xent(int k, float smoothing, float spread)
 	ct_loss_softmax_xent(1, z, &b, k, smoothing, NULL, d, &m);
 	ct_loss_softmax_xent(1, z, &b, k, smoothing, NULL, NULL, &eval);
 	for (int i = 0; i < ROWS; i++) {
-		struct naive r = naive_xent(z + i * k, labels[i], k, (double)smoothing, want);
+		struct naive r = naive_xent(z + i * k, labels[i], k, (double)smoothing, ones, want);
 		loss += r.loss;
 		top1 += r.top1;
 		top5 += r.top5;
@@ -66,6 +80,7 @@ static void check_xent(int k, float smoothing, float spread)
 	assert_int_equal(m.top1, top1);
 	assert_int_equal(m.top5, top5);
 	assert_int_equal(eval.top1, top1);
+	ct_free(ones);
 	ct_free(want);
 	ct_free(d);
 	ct_free(z);
@@ -85,16 +100,15 @@ static void test_xent(void **state)
 	}
 }
 
-/* weight_a and weight_b are the class weights of the labels. */
-static double naive_mixed(const float *z, int a, int b, double mix, double weight_a, double weight_b, int k,
-			  double smoothing, double *d)
+static double naive_mixed(const float *z, int a, int b, double mix, const float *weights, int k, double smoothing,
+			  double *d)
 {
 	double *other = CT_NEW_ARRAY(double, (size_t)k);
-	double loss = mix * weight_a * naive_xent(z, a, k, smoothing, d).loss;
+	double loss = mix * naive_xent(z, a, k, smoothing, weights, d).loss;
 
-	loss += (1 - mix) * weight_b * naive_xent(z, b, k, smoothing, other).loss;
+	loss += (1 - mix) * naive_xent(z, b, k, smoothing, weights, other).loss;
 	for (int j = 0; j < k; j++)
-		d[j] = mix * weight_a * d[j] + (1 - mix) * weight_b * other[j];
+		d[j] = mix * d[j] + (1 - mix) * other[j];
 	ct_free(other);
 	return loss;
 }
@@ -103,14 +117,11 @@ static void check_mixed(int k, float smoothing, bool weighted)
 {
 	const float mix[ROWS] = {0, 1, 0.5f, 0.25f, 0.9f, 0.1f, 1, 0, 0.75f};
 	size_t n = (size_t)ROWS * (size_t)k;
-	float *z = CT_NEW_ARRAY(float, n), *d = CT_NEW_ARRAY(float, n);
+	float *z = CT_NEW_ARRAY(float, n), *d = CT_NEW_ARRAY(float, n), *weights = class_weights(k, weighted);
 	double *want = CT_NEW_ARRAY(double, (size_t)k), loss = 0;
 	int32_t labels[ROWS], labels_b[ROWS];
-	float weights[40];
 	struct ct_metrics m = {0}, plain = {0};
 
-	for (int j = 0; j < k; j++)
-		weights[j] = weighted ? 0.25f * (float)(1 + j % 7) : 1;
 	fill_floats((uint32_t)k, z, n);
 	fill_labels((uint32_t)k, labels, ROWS, k);
 	fill_labels((uint32_t)k + 1, labels_b, ROWS, k);
@@ -121,14 +132,15 @@ static void check_mixed(int k, float smoothing, bool weighted)
 	b.mix = mix;
 	ct_loss_softmax_xent(1, z, &b, k, smoothing, weighted ? weights : NULL, d, &m);
 	for (int i = 0; i < ROWS; i++) {
-		loss += naive_mixed(z + i * k, labels[i], labels_b[i], (double)mix[i], (double)weights[labels[i]],
-				    (double)weights[labels_b[i]], k, (double)smoothing, want);
+		loss += naive_mixed(z + i * k, labels[i], labels_b[i], (double)mix[i], weights, k, (double)smoothing,
+				    want);
 		for (int j = 0; j < k; j++)
 			assert_float_equal((double)d[i * k + j], want[j], weighted ? 6e-7 : 3e-7);
 	}
 	assert_float_equal(m.loss, loss, 2e-6 * loss);
 	assert_int_equal(m.top1, plain.top1); /* by the first label */
 	assert_int_equal(m.top5, plain.top5);
+	ct_free(weights);
 	ct_free(want);
 	ct_free(d);
 	ct_free(z);

@@ -37,19 +37,22 @@ template <class T> static inline __device__ float at(const void *p, size_t i)
 	return to_float(static_cast<const T *>(p)[i]);
 }
 
+static inline __device__ float class_weight(const struct ct__k_loss_args &a, int k)
+{
+	return a.class_weights ? a.class_weights[k] : 1.0f;
+}
+
 /* Softmax cross-entropy of one row; lane 0 stores the loss and the hits. */
 template <class T> static inline __device__ void xent_row(const struct ct__k_loss_args &a, int row, int lane)
 {
 	const size_t z = (size_t)row * a.kp;
 	const int label = a.labels[row], label_b = a.labels_b ? a.labels_b[row] : label;
 	const float hit = 1.0f - a.smoothing, mix = a.labels_b ? a.mix[row] : 1.0f;
-	const float wa = a.class_weights ? a.class_weights[label] : 1.0f, wb = a.class_weights ? a.class_weights[label_b] : 1.0f;
-	const float weight_a = hit * mix * wa, weight_b = hit * (1.0f - mix) * wb;
-	const float all = a.class_weights ? mix * wa + (1.0f - mix) * wb : 1.0f, smoothing = a.smoothing * all;
-	const float each = smoothing / (float)a.k;
+	const float weight_a = hit * mix * class_weight(a, label), weight_b = hit * (1.0f - mix) * class_weight(a, label_b);
+	const float each = a.smoothing / (float)a.k;
 	const float own = at<T>(a.logits, z + label);
 	float max = at<T>(a.logits, z), sum = 0;
-	double total = 0;
+	double total = 0, weights = 0; /* over the classes: logits times class weights, and class weights */
 	int before = 0;
 
 	for (int j = lane; j < a.k; j += WARP)
@@ -59,18 +62,21 @@ template <class T> static inline __device__ void xent_row(const struct ct__k_los
 		const float v = at<T>(a.logits, z + j);
 
 		sum += expf(v - max);
-		total += (double)v;
+		total += (double)class_weight(a, j) * (double)v;
+		weights += (double)class_weight(a, j);
 		before += j < label ? v >= own : j > label && v > own;
 	}
 	sum = warp_sum(sum);
 	total = warp_sum(total);
+	weights = warp_sum(weights);
 	before = warp_sum(before);
+	const float mean = (float)(weights / a.k), all = a.class_weights ? weight_a + weight_b + a.smoothing * mean : 1.0f;
 	const double log_sum = (double)max + (double)logf(sum);
 	double loss = (double)weight_a * (log_sum - (double)own);
 	if (weight_b > 0)
 		loss += (double)weight_b * (log_sum - (double)at<T>(a.logits, z + label_b));
-	if (smoothing > 0)
-		loss += (double)smoothing * (log_sum - total / a.k);
+	if (a.smoothing > 0)
+		loss += (double)a.smoothing * ((double)mean * log_sum - total / a.k);
 	if (lane == 0) {
 		a.row_loss[row] = loss;
 		a.row_hits[row] = !is_finite(loss) ? 0 : before < 1 ? HIT_1 | HIT_5 : before < 5 ? HIT_5 : 0;
@@ -79,7 +85,7 @@ template <class T> static inline __device__ void xent_row(const struct ct__k_los
 		float d = 0;
 
 		if (j < a.k)
-			d = expf(at<T>(a.logits, z + j) - max) / sum * all - each;
+			d = expf(at<T>(a.logits, z + j) - max) / sum * all - each * class_weight(a, j);
 		if (j == label)
 			d -= weight_a;
 		if (j == label_b)

@@ -72,7 +72,9 @@ DEFECTS = {
         ("input: floats", "(row * a.c + c) * a.h * a.w + pixel", "(row * a.h * a.w + pixel) * a.c + c", "kernels"),
     ],
     "nn/cuda/kernels/loss.cu": [
-        ("rows", "/ sum - each", "/ sum", "kernels"),
+        ("rows", "- each * class_weight(a, j)", "", "kernels"),
+        ("rows: weight of the smoothing", "each * class_weight(a, j)", "each", "kernels"),
+        ("rows: mean weight", "weights / a.k", "1.0", "kernels"),
         ("rows: second label", "d -= weight_b;", "d += weight_b;", "kernels"),
         ("rows: ties of the accuracy", "v >= own : j > label && v > own", "v > own : j > label && v > own", "kernels"),
         ("rows: NaN", "!is_finite(loss) ? 0 :", "", "kernels"),

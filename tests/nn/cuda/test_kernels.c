@@ -290,6 +290,7 @@ struct loss_case {
 	bool mixed, mse;
 	float smoothing;
 	enum ct_dtype type;
+	bool weighted;
 };
 
 static void check_loss(const struct loss_case *s)
@@ -297,7 +298,7 @@ static void check_loss(const struct loss_case *s)
 	const int kp = pad_channels(s->k, s->type);
 	const size_t n_logits = (size_t)s->n * (size_t)kp;
 	float *z = random_rows((size_t)s->n, s->k, kp, s->type, 31), *targets = gpu_random((size_t)(s->n * s->k), 32),
-	      *mix = gpu_random((size_t)s->n, 33), *want = test_calloc(n_logits, sizeof(*want));
+	      *mix = gpu_random((size_t)s->n, 33), *weights = gpu_random((size_t)s->k, 34), *want = test_calloc(n_logits, sizeof(*want));
 	int32_t *labels = test_malloc((size_t)s->n * sizeof(*labels)),
 		*labels_b = test_malloc((size_t)s->n * sizeof(*labels_b));
 	struct ct_metrics sum = {0}, got;
@@ -314,6 +315,8 @@ static void check_loss(const struct loss_case *s)
 		labels_b[i] = i * 5 % s->k;
 		mix[i] = fabsf(mix[i]);
 	}
+	for (int j = 0; j < s->k; j++)
+		weights[j] = 0.125f + fabsf(weights[j]);
 	for (size_t i = 0; i < n_logits; i++) /* some rows have equal logits: earlier classes win */
 		z[i] = i / (size_t)kp % 3 == 1 ? 0.0f : gpu_round(8 * z[i], s->type);
 	float *logical = to_logical(z, s->n, s->k, kp, 1),
@@ -326,7 +329,7 @@ static void check_loss(const struct loss_case *s)
 	if (s->mse)
 		ct_loss_mse(1, logical, &b, s->k, dlogits, &sum);
 	else
-		ct_loss_softmax_xent(1, logical, &b, s->k, s->smoothing, NULL, dlogits, &sum);
+		ct_loss_softmax_xent(1, logical, &b, s->k, s->smoothing, s->weighted ? weights : NULL, dlogits, &sum);
 	for (int i = 0; i < s->n_valid; i++)
 		memcpy(want + (size_t)i * (size_t)kp, dlogits + (size_t)i * (size_t)s->k, (size_t)s->k * sizeof(*want));
 
@@ -335,6 +338,7 @@ static void check_loss(const struct loss_case *s)
 	a.labels = gpu_bytes(labels, (size_t)s->n * sizeof(*labels));
 	a.labels_b = s->mixed ? gpu_bytes(labels_b, (size_t)s->n * sizeof(*labels_b)) : NULL;
 	a.mix = s->mixed ? gpu_bytes(mix, (size_t)s->n * sizeof(*mix)) : NULL;
+	a.class_weights = s->weighted ? gpu_bytes(weights, (size_t)s->k * sizeof(*weights)) : NULL;
 	a.targets = gpu_bytes(targets, (size_t)(s->n * s->k) * sizeof(*targets));
 	a.dlogits = gpu_bytes(NULL, n_logits * sizeof(float));
 	a.row_loss = gpu_bytes(NULL, (size_t)s->n * sizeof(double));
@@ -348,9 +352,9 @@ static void check_loss(const struct loss_case *s)
 	assert_int_equal(got.top1 - 2, sum.top1);
 	assert_int_equal(got.top5 - 3, sum.top5);
 
-	const void *device[] = {a.logits,  a.labels,   a.labels_b, a.mix,    a.targets,
-				a.dlogits, a.row_loss, a.row_hits, a.metrics};
-	void *host[] = {z, targets, mix, want, labels, labels_b, logical, dlogits};
+	const void *device[] = {a.logits,  a.labels,   a.labels_b, a.mix,     a.targets,
+				a.dlogits, a.row_loss, a.row_hits, a.metrics, a.class_weights};
+	void *host[] = {z, targets, mix, weights, want, labels, labels_b, logical, dlogits};
 	for (size_t i = 0; i < CT_ARRAY_LEN(device); i++)
 		gpu_free(device[i]);
 	for (size_t i = 0; i < CT_ARRAY_LEN(host); i++)
@@ -360,10 +364,11 @@ static void check_loss(const struct loss_case *s)
 static void test_loss(void **state)
 {
 	static const struct loss_case cases[] = {
-		{5, 5, 10, false, false, 0.0f, CT_F32},   {3, 7, 3, false, false, 0.1f, CT_F32},
-		{9, 9, 1000, true, false, 0.1f, CT_F32},  {300, 300, 37, true, false, 0.0f, CT_F16},
-		{4, 4, 10, false, false, 0.1f, CT_BF16},  {6, 8, 12, false, true, 0.0f, CT_F32},
-		{600, 601, 2, false, true, 0.0f, CT_F16},
+		{5, 5, 10, false, false, 0.0f, CT_F32, false},   {3, 7, 3, false, false, 0.1f, CT_F32, false},
+		{9, 9, 1000, true, false, 0.1f, CT_F32, false},  {300, 300, 37, true, false, 0.0f, CT_F16, false},
+		{4, 4, 10, false, false, 0.1f, CT_BF16, false},  {6, 8, 12, false, true, 0.0f, CT_F32, false},
+		{600, 601, 2, false, true, 0.0f, CT_F16, false}, {7, 9, 37, false, false, 0.2f, CT_F32, true},
+		{6, 6, 10, true, false, 0.1f, CT_F32, true},
 	};
 
 	(void)state;
