@@ -288,6 +288,23 @@ static void test_evaluation_classes(void **state)
 	ct_config_destroy(c);
 }
 
+static void test_one_class(void **state)
+{
+	struct ct_dataset_info one = shards;
+	struct ct_run_plan p;
+
+	(void)state;
+	one.n_classes = 1;
+	assert_int_equal(plan_of(LOAD("data.dir=/d"), &one, 1, &p), CT_DATA);
+	assert_non_null(strstr(ct_error_message(), "shards in /d has only one class"));
+	ct_error_clear();
+	assert_int_equal(plan_of(LOAD("data.name=imagefolder"), &one, 1, &p), CT_DATA);
+	assert_non_null(strstr(ct_error_hint_text(), "one level deeper"));
+	ct_error_clear();
+	one.n_classes = 2;
+	assert_int_equal(plan_of(LOAD("data.name=imagefolder"), &one, 1, &p), CT_OK);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -302,6 +319,7 @@ int main(void)
 		cmocka_unit_test(test_model_and_files),
 		cmocka_unit_test(test_sync_needs_rows),
 		cmocka_unit_test(test_evaluation_classes),
+		cmocka_unit_test(test_one_class),
 	};
 
 	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);

@@ -126,9 +126,23 @@ static void plan_encoded(const struct ct_config *c, struct ct_run_plan *p)
 		.h = size, .w = size, .crop = CT_CROP_CENTER, .resize = (int)c->data.val_resize, .image = image};
 }
 
+/* With one class, every prediction is correct from the start, and nothing can be learned. */
+static enum ct_status check_classes(const struct ct_config *c, const struct ct_dataset_info *train)
+{
+	if (train->n_classes != 1 || train->n_targets > 0)
+		return CT_OK;
+	return CT_FAIL_HINT(CT_DATA,
+			    c->data.name == CT_CFG_DATA_IMAGEFOLDER
+				    ? "add a directory for what is not in this class; if the directories of the classes are one level deeper, set data.dir or data.train to the directory that contains them"
+				    : "add samples of other classes; data.classes sets the number of classes if these samples do not contain all of them",
+			    "%s%s%s has only one class, but a classifier needs at least two",
+			    ct_config_choice(c, "data.name"), c->data.dir[0] ? " in " : "", c->data.dir);
+}
+
 enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_info *train,
 			    const struct ct_dataset_info *val, struct ct_run_plan *p)
 {
+	CT_TRY(check_classes(c, train));
 	p->encoded = train->kind == CT_SAMPLE_ENCODED;
 	p->mixup = (float)c->data.augment.mixup;
 	p->cutmix = (float)c->data.augment.cutmix;
