@@ -74,7 +74,7 @@ BEGIN {
 	arrow("nn/ref", "nn nn/host")
 	arrow("trainer", "trainer/commands trainer/launch trainer/loop trainer/remote")
 	arrow("trainer/checkpoint", "*nn infer")
-	arrow("trainer/commands/help", "trainer/commands trainer/config")
+	arrow("trainer/commands/help", "trainer/commands trainer/config trainer/report")
 	arrow("trainer/commands", "*nn *data *dist infer trainer/checkpoint trainer/commands/help trainer/config trainer/doctor trainer/export trainer/import trainer/init trainer/launch trainer/loop trainer/pipeline trainer/plan trainer/postmortem trainer/predict trainer/remote trainer/report trainer/results trainer/runs trainer/slurm")
 	arrow("trainer/config", "nn nn/models nn/optim")
 	arrow("trainer/doctor", "*nn *dist trainer/config trainer/launch trainer/plan")

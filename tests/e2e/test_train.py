@@ -93,6 +93,13 @@ class RunFolder(Case):
         for o in self.metrics(kind="step"):
             self.assertTrue(all(o[k] >= 0 for k in FIELDS["step"]), o)
 
+    def test_version_of_a_build_that_is_not_a_release(self):
+        r = self.train("train.max_steps=2")
+        version = self.run_ctrain("version").out.split()[1]
+        run = self.metrics(kind="run")[0]
+        self.assertIn(f"ctrain {version}  mlp on ", r.out)
+        self.assertEqual(version, run["version"] + (f"+g{run['commit']}" if "commit" in run else ""))
+
     def test_row_1_files(self):
         self.train("checkpoint.keep_last=3")
         run = self.path("run")

@@ -9,8 +9,8 @@
 #include "trainer/commands/cli_impl.h"
 #include "trainer/commands/help/help.h"
 #include "trainer/commands/help/topic.h"
-#include "trainer/commands/help/version.h"
 #include "trainer/commands/print_impl.h"
+#include "trainer/report/version.h"
 
 /* An option or KEY=VALUE on the command line. It is checked when the command is known. */
 struct given {

@@ -12,8 +12,8 @@
 #include "nn/engine.h"
 #include "nn/models/model.h"
 #include "trainer/commands/cli.h"
-#include "trainer/commands/help/version.h"
 #include "trainer/commands/print_impl.h"
+#include "trainer/report/version.h"
 
 #define AS_TEXT(x) #x
 #define VERSION_TEXT(major, minor) AS_TEXT(major) "." AS_TEXT(minor)

@@ -13,6 +13,7 @@
 #include "trainer/loop/fine_tuning.h"
 #include "trainer/plan/cpus.h"
 #include "trainer/plan/devices.h"
+#include "trainer/report/version.h"
 
 static enum ct_status write_config(const struct ct_session *s)
 {
@@ -75,6 +76,8 @@ static ct_json *run_fields(const struct ct_session *s)
 	char host[65] = "?";
 	(void)gethostname(host, sizeof(host) - 1);
 	ct_json_set_str(j, "version", CTRAIN_VERSION);
+	if (ct_version_commit()[0])
+		ct_json_set_str(j, "commit", ct_version_commit());
 	ct_json_set_str(j, "host", host);
 	ct_json_set_i64(j, "world_size", id->world);
 	ct_json_set_i64(j, "ranks_per_node", id->local_world);
@@ -186,7 +189,7 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 	const struct ct_identity *id = &s->world.id;
 	int threads = ct_plan_threads(s->cfg, id->local_world),
 	    loaders = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world);
-	ct_metrics_say(m, "ctrain " CTRAIN_VERSION "  %s on %s, %s, %d rank%s x %d thread%s (%s, %s)",
+	ct_metrics_say(m, "ctrain %s  %s on %s, %s, %d rank%s x %d thread%s (%s, %s)", ct_version(),
 		       ct_config_choice(s->cfg, "model.name"), ct_config_choice(s->cfg, "data.name"),
 		       ct_precision_name(s->cfg->precision), id->world, ct_plural(id->world), threads,
 		       ct_plural(threads), ct_engine_version(s->engine), ct_comm_name(s->comm));

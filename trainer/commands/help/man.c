@@ -4,8 +4,8 @@
 
 #include "trainer/commands/cli_impl.h"
 #include "trainer/commands/help/help.h"
-#include "trainer/commands/help/version.h"
 #include "trainer/commands/print_impl.h"
+#include "trainer/report/version.h"
 
 /* Adds text in which roff does not change anything: dashes remain dashes, and no line is a request. */
 static void add_text(struct ct_str *out, const char *text, size_t n)

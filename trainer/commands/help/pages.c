@@ -4,7 +4,7 @@
 
 #include "trainer/commands/cli_impl.h"
 #include "trainer/commands/help/help.h"
-#include "trainer/commands/help/version.h"
+#include "trainer/report/version.h"
 
 #define LEFT 24 /* width of the left column */
 
