@@ -23,10 +23,10 @@ void ct_hint_errno(int err)
 	if (err == ENOSPC || err == EDQUOT)
 		ct_error_hint("free some space or choose another directory");
 	else if (err == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-		ct_error_hint("files are limited to %llu KiB in this shell: raise the limit with `ulimit -f unlimited`",
+		ct_error_hint("this shell limits files to %llu KiB: raise the limit with `ulimit -f unlimited`",
 			      (unsigned long long)limit.rlim_cur / 1024);
 	else if (err == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-		ct_error_hint("a process may have %llu open files in this shell: raise the limit with `ulimit -n 1024`",
+		ct_error_hint("this shell limits a process to %llu open files: raise the limit with `ulimit -n 1024`",
 			      (unsigned long long)limit.rlim_cur);
 }
 

@@ -143,7 +143,8 @@ const struct ct_dataset_info *ct_dataset_info(const ct_dataset *d)
 enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t *label, float *target)
 {
 	if (i >= d->info.n)
-		return CT_FAIL(CT_BUG, "sample %u of data set %s, which has %u", i, d->info.name, d->info.n);
+		return CT_FAIL(CT_BUG, "there is no sample %u in data set %s, which has %u samples", i, d->info.name,
+			       d->info.n);
 	if (!d->ops->read)
 		return CT_FAIL(
 			CT_BUG,
@@ -155,7 +156,8 @@ enum ct_status ct_dataset_read(const ct_dataset *d, uint32_t i, void *x, int32_t
 enum ct_status ct_dataset_fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label)
 {
 	if (i >= d->info.n)
-		return CT_FAIL(CT_BUG, "sample %u of data set %s, which has %u", i, d->info.name, d->info.n);
+		return CT_FAIL(CT_BUG, "there is no sample %u in data set %s, which has %u samples", i, d->info.name,
+			       d->info.n);
 	if (!d->ops->fetch)
 		return CT_FAIL(
 			CT_BUG,
@@ -175,7 +177,8 @@ void ct_dataset_describe(const ct_dataset *d, uint32_t i, char *text, size_t len
 enum ct_status ct_dataset_label(const ct_dataset *d, uint32_t i, int32_t *label)
 {
 	if (i >= d->info.n || d->info.n_classes == 0 || (!d->ops->label && !d->ops->read))
-		return CT_FAIL(CT_BUG, "label of sample %u of data set %s, which has %u", i, d->info.name, d->info.n);
+		return CT_FAIL(CT_BUG, "there is no sample %u with a label in data set %s, which has %u samples", i,
+			       d->info.name, d->info.n);
 	if (!d->ops->label)
 		return d->ops->read(d, i, NULL, label, NULL);
 	*label = d->ops->label(d, i);

@@ -216,9 +216,9 @@ enum ct_status ct_program_create_in(ct_net *net, const ct_graph *g, int n, enum 
 	ct_program *p;
 
 	if (n < 1)
-		return CT_FAIL(CT_CONFIG, "batch size %d is not at least 1", n);
+		return CT_FAIL(CT_CONFIG, "batch size %d is below 1", n);
 	if (g != net->graph && !same_tensors(g, net->graph))
-		return CT_FAIL(CT_BUG, "the graph of a program has other parameters than the graph of its net");
+		return CT_FAIL(CT_BUG, "the graph of a program and the graph of its net have different parameters");
 	if (mode == CT_TRAIN && !net->opts.train)
 		return CT_FAIL(CT_BUG, "a training program cannot run on a net that was made for evaluation");
 	if (mode == CT_TRAIN && !net->opts.sync)
@@ -293,9 +293,11 @@ static enum ct_status check_rows(const ct_program *p, const struct ct_batch *b, 
 	for (int i = 0; i < b->n; i++) {
 		const struct ct_image_row *r = &b->rows[i];
 
-		if (r->own.sample >= d->n || r->other.sample >= d->n || r->weight > 256 || !(r->mix >= 0 && r->mix <= 1))
-			return CT_FAIL(CT_BUG, "row %d of the batch is made of samples %u and %u of %u, with weight %d/256",
-				       i, r->own.sample, r->other.sample, d->n, r->weight);
+		if (r->own.sample >= d->n || r->other.sample >= d->n || r->weight > 256 ||
+		    !(r->mix >= 0 && r->mix <= 1))
+			return CT_FAIL(CT_BUG,
+				       "row %d of the batch is made of samples %u and %u of %u, with weight %d/256", i,
+				       r->own.sample, r->other.sample, d->n, r->weight);
 		CT_TRY(check_label(i, r->label, classes));
 		CT_TRY(check_label(i, r->label_b, classes));
 	}

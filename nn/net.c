@@ -92,7 +92,7 @@ enum ct_status ct__net_set_loss_scale(ct_net *net, const struct ct_loss_scale *s
 static enum ct_status check_opts(const struct ct_net_opts *o, struct ct_shape in)
 {
 	if (o->batch < 1)
-		return CT_FAIL(CT_CONFIG, "batch size %d is not at least 1", o->batch);
+		return CT_FAIL(CT_CONFIG, "batch size %d is below 1", o->batch);
 	if (o->input != CT_INPUT_U8_NHWC)
 		return CT_OK;
 	if (in.c > (int)CT_ARRAY_LEN(o->mean))
@@ -147,11 +147,13 @@ static enum ct_status net_open(ct_net *net)
 /* The engine's own limits. */
 static enum ct_status check_stage(const ct_engine *e, const ct_graph *g, const struct ct_net_opts *o)
 {
-	const bool stage = ct_graph_node(g, ct_graph_loss(g))->op == CT_OP_OUTPUT || o->contexts > 1 || o->input_gradient;
+	const bool stage =
+		ct_graph_node(g, ct_graph_loss(g))->op == CT_OP_OUTPUT || o->contexts > 1 || o->input_gradient;
 
-	return stage && !e->ops->stages ? CT_FAIL(CT_UNSUPPORTED, "the engine \"%s\" cannot compute the stages of a pipeline",
-						  e->ops->name)
-					: CT_OK;
+	return stage && !e->ops->stages
+		       ? CT_FAIL(CT_UNSUPPORTED, "the engine \"%s\" cannot compute the stages of a pipeline",
+				 e->ops->name)
+		       : CT_OK;
 }
 
 enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_net_opts *opts, ct_net **out)

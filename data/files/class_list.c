@@ -198,8 +198,8 @@ static enum ct_status parse_all(struct parser *p, const char *text, size_t n)
 	if (p->list.n == 0)
 		return CT_FAIL(CT_DATA, "%s is empty: it contains no classes", p->path);
 	if (p->n_named < p->list.n)
-		return CT_FAIL(CT_DATA, "%s names %d classes, but the highest number is %d", p->path, p->n_named,
-			       p->list.n - 1);
+		return CT_FAIL(CT_DATA, "%s names %d classes, but the highest index of a class is %d", p->path,
+			       p->n_named, p->list.n - 1);
 	return sort_ids(&p->list);
 }
 

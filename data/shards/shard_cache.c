@@ -153,7 +153,7 @@ enum ct_status ct_shard_index_unpack(const uint8_t *data, size_t n, const char *
 		return CT_FAIL(CT_DATA, "it is truncated");
 	memcpy(&h, data, sizeof(h));
 	if (memcmp(h.magic, MAGIC, sizeof(h.magic)) != 0 || h.version != VERSION)
-		return CT_FAIL(CT_DATA, "it has another version");
+		return CT_FAIL(CT_DATA, "its version is not supported");
 	if (h.n * sizeof(*x.samples) + h.n_skipped * sizeof(*x.skipped) + h.text_len != n - sizeof(h))
 		return CT_FAIL(CT_DATA, "it is truncated");
 	if (checksum(data, n) != h.crc)

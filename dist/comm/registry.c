@@ -26,8 +26,7 @@ static const struct backend backends[] = {
 	{"gloo", &ct__comm_ops_gloo, "CTRAIN_GLOO", ct__gloo_available, NULL},
 	{"hier", &ct__comm_ops_hier, "CTRAIN_GLOO", ct__gloo_available, NULL},
 #else
-	{"gloo", NULL, "CTRAIN_GLOO", NULL, NULL},
-	{"hier", NULL, "CTRAIN_GLOO", NULL, NULL},
+	{"gloo", NULL, "CTRAIN_GLOO", NULL, NULL},      {"hier", NULL, "CTRAIN_GLOO", NULL, NULL},
 #endif
 #ifdef CT_WITH_MPI
 	{"mpi", &ct__comm_ops_mpi, "CTRAIN_MPI", ct__mpi_available, NULL},
@@ -110,7 +109,7 @@ static enum ct_status choose(struct ct_world *w, const struct ct_comm_opts *opts
 	if (!why[0])
 		*out = "nccl";
 	else
-		CT_INFO("the gradients go through the memory of the host, because NCCL cannot be used: %s", why);
+		CT_INFO("gradients are copied through host memory, because NCCL cannot be used: %s", why);
 	return CT_OK;
 }
 

@@ -239,8 +239,8 @@ static enum ct_status meet(struct ct_world *w, struct ct_store_opts *o, const st
 	case CT_INIT_STORE:
 		st = meet_tcp(w, &url, o, deadline_ns);
 		if (st == CT_MISMATCH && strstr(ct_error_message(), "wrong token"))
-			ct_error_hint("this rank's token is from %s",
-				      secret.from[0] ? secret.from : "nowhere: it has none");
+			ct_error_hint("this rank %s%s", secret.from[0] ? "has its token from " : "has no token",
+				      secret.from);
 		return st;
 	case CT_INIT_FILE:
 		return w->id.rank == 0 ? serve_file(w, url.path, o, me->net_key, deadline_ns)

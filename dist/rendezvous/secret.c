@@ -170,7 +170,7 @@ static enum ct_status from_file(const char *path, struct ct_secret *out)
 	if (len == 0)
 		st = CT_FAIL(CT_NOT_FOUND, "%s is empty", path);
 	else if (n == 0 || strlen(text) != len || text[n + strspn(text + n, "\r\n")] != '\0')
-		st = CT_FAIL(CT_USAGE, "%s does not consist of one line with a secret", path);
+		st = CT_FAIL(CT_USAGE, "%s must contain exactly one line, the secret", path);
 	else
 		st = CT_OK;
 	text[n] = '\0';

@@ -244,7 +244,7 @@ static void raise_file_limit(const ct_store_server *s)
 	files.rlim_cur = need < files.rlim_max ? need : files.rlim_max;
 	(void)!setrlimit(RLIMIT_NOFILE, &files);
 	if (files.rlim_cur < members)
-		CT_WARN("the limit of open files is %llu, but the store of %d ranks may need %llu: raise it (ulimit -n)",
+		CT_WARN("the limit on open files is %llu, but the store of %d ranks may need %llu: raise it (ulimit -n)",
 			(unsigned long long)files.rlim_cur, s->opts.max_world, (unsigned long long)need);
 }
 

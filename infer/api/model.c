@@ -62,7 +62,8 @@ static enum ct_status check_tensor(const ct_safetensors *s, const char *where, c
 	same = d.ndim == p->ndim;
 	for (int i = 0; same && i < d.ndim; i++)
 		same = d.dims[i] == p->dims[i];
-	return same ? CT_OK : CT_FAIL(CT_DATA, "%s: tensor \"%s\" has another shape than in the model", where, p->name);
+	return same ? CT_OK
+		    : CT_FAIL(CT_DATA, "%s: the shape of tensor \"%s\" differs from that in the model", where, p->name);
 }
 
 /* Checks all tensors before memory is allocated for them, so that a file cannot request more memory than its size. */

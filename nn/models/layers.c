@@ -119,7 +119,7 @@ static enum ct_status parse_value(struct words *w, enum key key, char *value)
 	case KIND_BOOL:
 		w->bias = !strcmp(value, "true");
 		if (!w->bias && strcmp(value, "false"))
-			return CT_FAIL(CT_CONFIG, "%s=%s is neither true nor false", name, value);
+			return CT_FAIL(CT_CONFIG, "%s=%s is invalid: write true or false", name, value);
 		return CT_OK;
 	case KIND_TEXT:
 		*(key == KEY_NAME ? &w->name : &w->from) = value;
@@ -314,8 +314,7 @@ enum ct_status ct__model_layers(ct_graph *g, const struct ct_model_spec *spec, i
 	struct ct_shape s = ct_graph_node(g, x)->shape;
 	if (spec->n_outputs == 0 && (s.h != 1 || s.w != 1)) {
 		enum ct_status st = CT_FAIL(
-			CT_CONFIG, "the output of the last layer is %dx%dx%d, but it must be one number per output",
-			s.c, s.h, s.w);
+			CT_CONFIG, "the output of the last layer is %dx%dx%d, but it must be a vector", s.c, s.h, s.w);
 		ct_error_hint("end the list with \"linear N\", where N is the number of classes");
 		return st;
 	}

@@ -264,7 +264,7 @@ static enum ct_status onednn_read(ct_program *base, int node, bool gradient, flo
 	float *all;
 
 	if (node == ct_graph_loss(base->graph) || buffer < 0 || v->layout.overwritten)
-		return CT_FAIL(CT_UNSUPPORTED, "%s: its %s is not kept", n->name, gradient ? "gradient" : "value");
+		return CT_FAIL(CT_UNSUPPORTED, "%s: its %s is not stored", n->name, gradient ? "gradient" : "value");
 	const bool after_backward = p->pass.tasks_done > p->n_forward;
 	if (p->buffers[buffer].lost < p->pass.tasks_done ||
 	    (gradient ? v->gradient.gone || !after_backward : v->layout.gone && after_backward))

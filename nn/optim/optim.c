@@ -41,7 +41,7 @@ static enum ct_status check_momentum(const struct kind *k, const struct ct_optim
 	if (o->nesterov && !(o->momentum > 0))
 		return CT_FAIL(CT_CONFIG, "Nesterov momentum needs a momentum above 0");
 	if (o->nesterov && !(k->options & NESTEROV))
-		return CT_FAIL(CT_CONFIG, "%s has no Nesterov momentum", k->title);
+		return CT_FAIL(CT_CONFIG, "%s does not support Nesterov momentum", k->title);
 	return CT_OK;
 }
 

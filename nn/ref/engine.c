@@ -177,8 +177,8 @@ static void forward_dropout(const struct ref_program *p, int id, const struct ct
 	const struct value *v = &p->values[id];
 
 	for (int i = 0; i < b->n; i++)
-		ct_dropout_mask(p->base.net->opts.seed, p->base.net->state->step.step, node->origin, b->first + (uint64_t)i,
-				node->p, v->elems, v->mask + (size_t)i * v->elems);
+		ct_dropout_mask(p->base.net->opts.seed, p->base.net->state->step.step, node->origin,
+				b->first + (uint64_t)i, node->p, v->elems, v->mask + (size_t)i * v->elems);
 	for (size_t i = 0; i < v->elems * (size_t)b->n; i++)
 		v->y[i] = x[i] * v->mask[i];
 }
@@ -188,7 +188,8 @@ static void forward_drop_path(const struct ref_program *p, int id, const struct 
 	const struct ct_node *node = ct_graph_node(p->base.graph, id);
 	const struct value *v = &p->values[id];
 
-	ct_drop_path_mask(p->base.net->opts.seed, p->base.net->state->step.step, node->origin, b->first, node->p, b->n, v->mask);
+	ct_drop_path_mask(p->base.net->opts.seed, p->base.net->state->step.step, node->origin, b->first, node->p, b->n,
+			  v->mask);
 	scale_rows(v->y, x, v->mask, b->n, v->elems, false);
 }
 
@@ -339,7 +340,7 @@ static enum ct_status ref_read(ct_program *base, int node, bool gradient, float 
 	const struct value *v = &p->values[node];
 
 	if (node == ct_graph_loss(base->graph) || (gradient && base->mode != CT_TRAIN))
-		return CT_FAIL(CT_UNSUPPORTED, "%s: its %s is not kept", ct_graph_node(base->graph, node)->name,
+		return CT_FAIL(CT_UNSUPPORTED, "%s: its %s is not stored", ct_graph_node(base->graph, node)->name,
 			       gradient ? "gradient" : "value");
 	memcpy(out, gradient ? v->dy : v->y, v->elems * (size_t)base->rows * sizeof(float));
 	return CT_OK;

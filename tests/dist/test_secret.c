@@ -150,8 +150,8 @@ static void test_files_that_are_refused(void **state)
 		{"secret\n", 0640, CT_USAGE, "other users have access to"},
 		{"secret\n", 0604, CT_USAGE, "mode 0604"},
 		{"secret\n", 0620, CT_USAGE, "mode 0620"},
-		{"\n", 0600, CT_USAGE, "does not consist of one line"},
-		{"two\nlines\n", 0600, CT_USAGE, "does not consist of one line"},
+		{"\n", 0600, CT_USAGE, "must contain exactly one line"},
+		{"two\nlines\n", 0600, CT_USAGE, "must contain exactly one line"},
 		{"0123456789012345678901234567890123456789012345678901234567890123456789", 0600, CT_USAGE,
 		 "at most 64"},
 	};

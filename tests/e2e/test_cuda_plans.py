@@ -69,7 +69,7 @@ class Plans(Case):
         old = json.loads(read_text(self.device("h200")))
         old["deviceVer"] = 750
         r = self.ask(json.dumps(old), self.named("smoke.yaml"), "precision=bf16", run="old", expect=USAGE)
-        self.assertRegex(r.err, r'ctrain: error: layer1\.[01]: cuDNN has no plan for "forward x=x:bf16')
+        self.assertRegex(r.err, r'ctrain: error: layer1\.[01]: cuDNN has no usable plan for "forward x=x:bf16')
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ class Check(Case):
         config = self.shards()
         for args in ((config,), (self.path("out"),), (self.path("out/train-{0..1}.tar"),), (self.path("src"), self.path("out"))):
             r = self.run_ctrain("data", "check", *args, "--threads", 2)
-            self.assertIn("12 samples, 0 bad, 0 left out", r.out)
+            self.assertIn("12 samples, 0 bad, 0 not indexed", r.out)
 
     def test_row_120_imagenet(self):
         """The classes of ImageNet, with one image each."""

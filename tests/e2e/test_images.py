@@ -131,7 +131,7 @@ class Training(Images):
         config = self.sharded()
         sets = ("data.train.size=[[0,16],[1,24]]", "data.val.size=32", "train.epochs=3")
         self.train(*sets, run="whole", config=config)
-        self.assertIn("training images are 24x24 from now on", self.log("whole"))
+        self.assertIn("training images are now 24x24", self.log("whole"))
         # Saved within the epoch of the larger images, and gone on with.
         self.killed(*sets, "checkpoint.every_steps=7", "checkpoint.background=false", config=config, at="step:8@1")
         self.train(*sets, config=config)

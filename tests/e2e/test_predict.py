@@ -107,7 +107,7 @@ class Predict(Case):
         model = self.model("windows")
         image = self.write("a.png", png(pixels(20, 20, 1)))
         os.mkdir(self.path("empty"))
-        for words, code, says in (((image, "--csv", "--jsonl"), USAGE, "exclude each other"), ((image, "--tta", "both"), USAGE, "flip,crops"),
+        for words, code, says in (((image, "--csv", "--jsonl"), USAGE, "use only one of"), ((image, "--tta", "both"), USAGE, "flip,crops"),
                                   ((self.path("empty"),), DATA, "contains no"), (("-",), DATA, "standard input is empty")):
             self.assert_last_says(self.run_ctrain("predict", model, *words, expect=code), says)
 

@@ -145,7 +145,7 @@ class Ssh(HostsCase):
         self.assert_all_ended()
 
     def test_mistakes(self):
-        for args, text in ((("--hosts", "a:0", self.config()), "no number of ranks"), (("--hosts", "a:2,b", self.config()), "either all hosts"),
+        for args, text in ((("--hosts", "a:0", self.config()), "no number of ranks"), (("--hosts", "a:2,b", self.config()), "for every host"),
                            (("--hosts", "a:2", "--procs", 2, self.config()), "--procs cannot be used"), ((self.config(),), "needs --hosts"),
                            (("--hosts", "localhost:1,b:1", self.config()), "by this name")):
             with self.subTest(args=args):

@@ -84,7 +84,7 @@ static void test_errors(void **state)
 		{"conv2d 4 kernel=3 groups=2x2", "groups=2x2 is not an integer", ""},
 		{"conv2d 4 kernel=3 groups=3", "conv1: 3 groups do not divide", ""},
 		{"conv2d 4 kernel=99", "conv1: kernel 99x99 is larger", ""},
-		{"conv2d 4 kernel=3 bias=yes", "bias=yes is neither true nor false", ""},
+		{"conv2d 4 kernel=3 bias=yes", "bias=yes is invalid: write true or false", ""},
 		{"linear", "linear needs features", ""},
 		{"linear five", "features=five is not an integer", ""},
 		{"linear 5 kernel=3", "linear has no key \"kernel\"", ""},
@@ -156,7 +156,7 @@ static void test_open_end(void **state)
 	assert_int_equal(ct_graph_node(g, ct_graph_node(g, ct_graph_loss(g))->in[0])->shape.c, 7);
 	ct_graph_destroy(g);
 	assert_fails(graph_try((struct ct_shape){3, 8, 8}, "conv2d 7 kernel=1", 0, CT_LOSS_CROSS_ENTROPY, 0, &g),
-		     CT_CONFIG, "the output of the last layer is 7x8x8, but it must be one number");
+		     CT_CONFIG, "the output of the last layer is 7x8x8, but it must be a vector");
 }
 
 int main(void)

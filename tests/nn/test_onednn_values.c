@@ -164,7 +164,7 @@ static void test_joins(void **state)
 	assert_non_null(x = CT_NEW_ARRAY(float, 6 * 16 * 63));
 	if (has_wide_vectors(&b))
 		assert_fails(ct_program_read(b.r.program, node_named(b.r.graph, "joined"), false, x), CT_UNSUPPORTED,
-			     "joined: its value is not kept");
+			     "joined: its value is not stored");
 	ct_free(x);
 	bench_close(&b);
 }

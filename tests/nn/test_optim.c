@@ -46,7 +46,7 @@ static void test_option_errors(void **state)
 		{{.kind = CT_SGD, .weight_decay = -1}, "weight decay -1"},
 		{{.kind = CT_SGD, .clip_norm = -1}, "clip norm -1"},
 		{{.kind = CT_LARS, .momentum = 1, .trust = 1e-3}, "momentum 1"},
-		{{.kind = CT_LARS, .momentum = 0.9, .nesterov = true, .trust = 1e-3}, "LARS has no Nesterov"},
+		{{.kind = CT_LARS, .momentum = 0.9, .nesterov = true, .trust = 1e-3}, "LARS does not support Nesterov"},
 		{{.kind = CT_LARS, .momentum = 0.9}, "trust coefficient 0"},
 		{{.kind = CT_LAMB, .beta1 = 1, .eps = 1e-6}, "LAMB's betas (1, 0)"},
 		{{.kind = CT_LAMB, .beta1 = 0.9, .beta2 = 0.99}, "LAMB's eps 0"},

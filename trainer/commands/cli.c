@@ -269,7 +269,7 @@ static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
 	if (g->value && !g->value[0] && needs_value(o))
 		return ct_error_hinted(
 			CT_FAIL(CT_USAGE, "the value of %s is empty", g->shown),
-			"if it is a variable such as $NODE_RANK, set and export it in this shell, or remove %s",
+			"if you passed a variable such as $NODE_RANK, set and export it in this shell; otherwise, remove %s",
 			g->shown);
 	switch (o->kind) {
 	case CT_OPTION_TEXT:

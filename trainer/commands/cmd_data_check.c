@@ -263,7 +263,7 @@ static void print_summary(const struct run *r)
 	for (int i = 0; i < r->n_sets; i++) {
 		const struct set_result *s = &r->sets[i];
 
-		printf("%s: %llu samples, %zu bad, %zu left out of the index, %zu with warnings (%.0f/s)", s->set,
+		printf("%s: %llu samples, %zu bad, %zu not indexed, %zu with warnings (%.0f/s)", s->set,
 		       (unsigned long long)s->n, s->found[CT_FINDING_BAD], s->found[CT_FINDING_LEFT_OUT],
 		       s->found[CT_FINDING_WARNING], s->seconds > 0 ? (double)s->n / s->seconds : 0);
 		if (s->found[CT_FINDING_DAMAGED])
@@ -303,8 +303,8 @@ static enum ct_status verdict(const struct run *r)
 	return CT_FAIL_HINT(
 		CT_DATA,
 		"training replaces up to data.max_bad unreadable samples with others; repair or remove the files",
-		"%zu of %llu samples are unusable (%zu bad, %zu left out of the index)", bad + left_out,
-		(unsigned long long)n, bad, left_out);
+		"%zu of %llu samples are unusable (%zu bad, %zu not indexed)", bad + left_out, (unsigned long long)n,
+		bad, left_out);
 }
 
 static enum ct_status report(const struct run *r)

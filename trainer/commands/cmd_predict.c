@@ -21,7 +21,7 @@ struct state {
 static enum ct_status choose_format(const struct ct_cli *cli, enum ct_predict_format *out)
 {
 	if (cli->json + cli->jsonl + cli->csv > 1)
-		return CT_FAIL(CT_USAGE, "--json, --jsonl and --csv exclude each other");
+		return CT_FAIL(CT_USAGE, "use only one of --json, --jsonl and --csv");
 	*out = cli->json    ? CT_PREDICT_JSON
 	       : cli->jsonl ? CT_PREDICT_JSONL
 	       : cli->csv   ? CT_PREDICT_CSV

@@ -71,7 +71,7 @@ static enum ct_status count_tasks(const struct ct_cli *cli, const struct ct_conf
 	CT_TRY(ct_cli_number("--gpus-per-node", cli->gpus, 0, 1, 64, &gpus));
 	if (cfg->launch.procs_list[0])
 		return CT_FAIL_HINT(CT_USAGE, "use the same number of ranks on all nodes: --procs N",
-				    "a batch script of ctrain slurm cannot have different numbers of ranks on its nodes "
+				    "a batch script from ctrain slurm must have the same number of ranks on all nodes "
 				    "(--procs %s)",
 				    cfg->launch.procs_list);
 	*out = cfg->launch.procs > 0 ? (int)cfg->launch.procs : gpus > 0 ? (int)gpus : ct_plan_local_procs(cfg);
@@ -139,7 +139,7 @@ static enum ct_status submit(const char *path)
 					      ct_deadline_in(SUBMIT_NS), &id);
 	const int len = (int)strcspn(ct_str_text(&id), ";\n");
 	if (st == CT_OK && len == 0)
-		st = CT_FAIL_HINT(CT_IO, "find out with squeue --me whether the job was submitted",
+		st = CT_FAIL_HINT(CT_IO, "run squeue --me to see whether the job was submitted",
 				  "sbatch %s succeeded, but did not print the id of the job", path);
 	if (st == CT_OK)
 		printf("submitted job %.*s; its state: ctrain slurm status %.*s\n", len, ct_str_text(&id), len,

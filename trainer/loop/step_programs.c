@@ -74,7 +74,7 @@ enum ct_status ct__step_fit_size(ct_stepper *p, struct ct_shape shape, int64_t *
 	CT_TRY(wait_posted(p));
 	CT_TRY(ct_session_resize(p->s, shape));
 	*compile_ns = ct_now_ns() - t0;
-	CT_INFO("training images are %dx%d from now on (compiled in %.2f s)", shape.w, shape.h,
+	CT_INFO("training images are now %dx%d (compiling for this size took %.2f s)", shape.w, shape.h,
 		(double)*compile_ns * 1e-9);
 	return CT_OK;
 }

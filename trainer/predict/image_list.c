@@ -64,7 +64,7 @@ static enum ct_status add_directory(struct ct_image_list *l, const char *path, i
 	size_t n = 0;
 
 	if (depth > MAX_DEPTH)
-		return CT_FAIL(CT_DATA, "%s: more than %d directories inside each other", path, MAX_DEPTH);
+		return CT_FAIL(CT_DATA, "%s: directories are nested more than %d deep", path, MAX_DEPTH);
 	CT_TRY(ct_dir_list(path, &names, &n));
 	for (size_t i = 0; i < n && st == CT_OK; i++)
 		st = add_entry(l, path, names[i], depth);

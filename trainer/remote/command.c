@@ -135,7 +135,7 @@ static enum ct_status too_large(const struct ct_str *all, const char *largest)
 
 	return ct_error_hinted(
 		CT_FAIL(CT_USAGE,
-			"the environment variables for the hosts (CTRAIN_*, NCCL_*, GLOO_*) have %zu bytes, more than %zu; the largest one is %.*s (%zu bytes)",
+			"the environment variables for the hosts (CTRAIN_*, NCCL_*, GLOO_*) take %zu bytes, but the limit is %zu; the largest one is %.*s (%zu bytes)",
 			all->len, MAX_VARIABLES, name, largest, strlen(largest)),
 		"unset %.*s", name, largest);
 }

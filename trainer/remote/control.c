@@ -86,7 +86,7 @@ static void *control_thread(void *arg)
 
 	while (read_line(fd, line, sizeof(line), ct_deadline_in(SILENCE_NS)))
 		send_named(line);
-	CT_WARN("the connection to `ctrain launch` has ended: saving and ending");
+	CT_WARN("the connection to `ctrain launch` has ended: saving and stopping");
 	send_signal(SIGTERM);
 	const struct timespec time = {.tv_sec = SAVE_NS / CT_SEC};
 	(void)nanosleep(&time, NULL);

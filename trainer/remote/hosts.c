@@ -22,7 +22,7 @@ static enum ct_status parse_one(const char *text, size_t len, struct ct_hosts *o
 	else if (name_len == 0 || name[0] == '-')
 		st = CT_FAIL(CT_USAGE, "--hosts: \"%.*s\" is not the name of a host", (int)len, text);
 	else if (out->n > 0 && (out->all[0].procs == 0) != (procs == 0))
-		st = CT_FAIL(CT_USAGE, "--hosts: either all hosts have a number of ranks (a:4,b:4) or none");
+		st = CT_FAIL(CT_USAGE, "--hosts: give the number of ranks for every host (a:4,b:4), or for none");
 	else if (out->n == MAX_HOSTS)
 		st = CT_FAIL(CT_USAGE, "--hosts: more than %d hosts", MAX_HOSTS);
 	ct_free(number);

@@ -260,7 +260,7 @@ static enum ct_status start_parts(struct ct_mpi_batch *b, enum ct_mpi_channel ch
 
 static enum ct_status wrong_size(void)
 {
-	return CT_FAIL(CT_MISMATCH, "a message has another size than this rank expects");
+	return CT_FAIL(CT_MISMATCH, "a message does not have the size that this rank expects");
 }
 
 /* Called with the lock. */

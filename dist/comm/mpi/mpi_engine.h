@@ -55,7 +55,7 @@ struct ct_mpi_module {
 	enum ct_status (*start)(struct ct_mpi_batch *b, enum ct_mpi_channel channel, int tag,
 				const struct ct_mpi_message *m, size_t n, int polls);
 	/* Returns CT_OK if all messages of the batch are done, else CT_INPROGRESS after `polls` calls of MPI_Testall.
-	 * Fails with CT_MISMATCH if a message has another size than its receiver expects, and with CT_COMM if MPI
+	 * Fails with CT_MISMATCH if a message does not have the size that its receiver expects, and with CT_COMM if MPI
 	 * reports an error. */
 	enum ct_status (*test)(struct ct_mpi_batch *b, int polls);
 };

@@ -100,7 +100,7 @@ static enum ct_status start(void)
 	CT_TRY(ct_thread_start(&process.thread, "ct-mpi", life, NULL));
 	process.state = STARTING;
 	if (atexit(finalize_at_exit) != 0)
-		return CT_FAIL(CT_NOMEM, "cannot register a function for the end of the program");
+		return CT_FAIL(CT_NOMEM, "cannot register a function to run at exit");
 	return CT_OK;
 }
 
@@ -109,7 +109,8 @@ static enum ct_status await(int64_t deadline_ns)
 {
 	while (process.state == STARTING) {
 		if (ct_cond_wait_until(&process.changed, &process.lock, deadline_ns) != 0)
-			return CT_FAIL_HINT(CT_TIMEOUT, "check that all ranks run, and that they use dist.backend=mpi",
+			return CT_FAIL_HINT(CT_TIMEOUT,
+					    "check that all ranks are running, and that they use dist.backend=mpi",
 					    "MPI_Init did not return in time");
 	}
 	if (process.state != READY)

@@ -87,7 +87,7 @@ enum ct_status ct__nccl_check(const struct nccl_api *api, ncclComm_t comm, ncclR
 	(void)CT_FAIL(st, "NCCL: %s: %s%s%.400s", function, api->GetErrorString(r), last && *last ? ": " : "",
 		      last ? last : "");
 	if (getenv("NCCL_DEBUG"))
-		ct_error_hint("the lines of NCCL in RUN/log/, or in NCCL_DEBUG_FILE, may have more detail");
+		ct_error_hint("the messages from NCCL, in RUN/log/ or in the file NCCL_DEBUG_FILE, may say more");
 	else
 		ct_error_hint("the environment variable NCCL_DEBUG=WARN makes NCCL print the reason");
 	return st;

@@ -33,8 +33,8 @@ static enum ct_status check_node(const struct cuda_program *p, int id)
 
 	if ((in && !any_layout && !same_shape(in->shape, cuda_node(p, node->in[0])->shape)) ||
 	    (node->op == CT_OP_ADD && !same_shape(in->shape, ct__cuda_value(p, node->in[1])->shape)))
-		return CT_FAIL(CT_UNSUPPORTED, "%s: the cuda engine has no %s of a flattened image", node->name,
-			       ct_op_name(node->op));
+		return CT_FAIL(CT_UNSUPPORTED, "%s: the cuda engine does not support %s on a flattened image",
+			       node->name, ct_op_name(node->op));
 	return CT_OK;
 }
 

@@ -244,12 +244,13 @@ static enum ct_status nothing_found(const struct search *s)
 	const struct ct__cudnn_candidates *c = s->out;
 
 	if (c->n_failed == 0)
-		return CT_FAIL(CT_UNSUPPORTED,
-			       "cuDNN has no plan for \"%s\" (%d configurations refused, %d not allowed)",
-			       ct__cudnn_graph_text(s->graph), c->n_refused, c->n_filtered);
+		return CT_FAIL(
+			CT_UNSUPPORTED,
+			"cuDNN has no usable plan for \"%s\" (cuDNN rejected %d configurations, and %d are not allowed)",
+			ct__cudnn_graph_text(s->graph), c->n_refused, c->n_filtered);
 	(void)ct_error_restore(&c->failure);
 	return ct_error_wrap(
-		"cuDNN has no plan for \"%s\" (%d configurations refused, %d not allowed, %d failed), last error",
+		"cuDNN has no usable plan for \"%s\" (cuDNN rejected %d configurations, %d are not allowed, and %d failed); last error",
 		ct__cudnn_graph_text(s->graph), c->n_refused, c->n_filtered, c->n_failed);
 }
 

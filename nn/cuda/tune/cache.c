@@ -231,7 +231,7 @@ enum ct_status ct__plan_cache_load(ct__plan_cache *c)
 	ct_free(text);
 	if (st == CT_OK && !valid) {
 		if (!c->warned)
-			CT_WARN("%s is damaged, so its plans are chosen again", c->path);
+			CT_WARN("%s is damaged: its plans will be chosen again", c->path);
 		c->warned = true;
 		clear(c);
 	}
@@ -241,7 +241,7 @@ enum ct_status ct__plan_cache_load(ct__plan_cache *c)
 static void cannot_write(ct__plan_cache *c)
 {
 	if (!c->unwritable)
-		CT_WARN("plans that are tuned cannot be kept: %s",
+		CT_WARN("tuned plans cannot be saved: %s",
 			c->dir ? ct_error_message() : "neither XDG_CACHE_HOME nor HOME is a directory");
 	c->unwritable = true;
 	ct_error_clear();
@@ -298,10 +298,10 @@ bool ct__plan_cache_lock(ct__plan_cache *c)
 		if (errno != EWOULDBLOCK && errno != EINTR) /* a file system without locks */
 			break;
 		if (!logged)
-			CT_INFO("another process tunes plans; waiting for %s", c->path);
+			CT_INFO("another process is tuning plans: waiting for %s", c->path);
 		logged = true;
 		if (ct_now_ns() - start > max_wait_ns) {
-			CT_WARN("another process has had %s locked for ten minutes; going on without its plans",
+			CT_WARN("another process has held the lock on %s for ten minutes: continuing without its plans",
 				c->path);
 			break;
 		}

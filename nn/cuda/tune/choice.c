@@ -123,7 +123,7 @@ static enum ct_status take_first(struct ct__cudnn_choice *one, const ct__cudnn_t
 		return ct_error_wrap("%s", one->name);
 	one->plan = ct__cudnn_candidates_take(&found, 0);
 	if (found.n_failed > 0)
-		CT_WARN("%s: plan %s is used, because %d that cuDNN prefers failed: %s", one->name,
+		CT_WARN("%s: using plan %s, because those that cuDNN prefers failed (%d): %s", one->name,
 			ct__cudnn_plan_info(one->plan)->config, found.n_failed, found.failure.message);
 	ct__cudnn_candidates_release(&found);
 	return CT_OK;
@@ -162,7 +162,7 @@ static enum ct_status take_cached(struct ct__cudnn_choice *one, const ct__cudnn_
 	const enum ct_status st = ct__cudnn_plan_make(one->graph, t, &one->filter, config, &one->plan);
 	if (st == CT_OK || st == CT_NOMEM || !ct__timing_recover(where))
 		return st;
-	CT_WARN("%s: a plan is chosen again: %s", ct__plan_cache_path(cache), ct_error_message());
+	CT_WARN("%s: choosing a plan again: %s", ct__plan_cache_path(cache), ct_error_message());
 	ct_error_clear();
 	return CT_OK;
 }
@@ -294,10 +294,10 @@ static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n
 	}
 	ct__plan_search_stop(search);
 	if (st == CT_OK)
-		CT_INFO("tuned %zu operations in %.1f s; the plans are kept in %s", n, ct_seconds_since(start),
+		CT_INFO("tuned %zu operations in %.1f s; the plans are stored in %s", n, ct_seconds_since(start),
 			*ct__plan_cache_path(cache) ? ct__plan_cache_path(cache) : "no file");
 	if (n_failed > 0)
-		CT_INFO("plans of cuDNN that failed and were skipped: %d (log.level=debug names them)", n_failed);
+		CT_INFO("cuDNN plans that failed and were skipped: %d (log.level=debug names them)", n_failed);
 	return st;
 }
 

@@ -112,7 +112,7 @@ static void test_lock(void **state)
 	open_log();
 	assert_true(ct__plan_cache_lock(one));
 	assert_ok(ct_thread_start(&thread, "waits", wait_for_lock, &w));
-	while (!has_logged("another process tunes plans") && !w.ended)
+	while (!has_logged("another process is tuning plans") && !w.ended)
 		(void)poll(NULL, 0, 1);
 	assert_false(w.ended);
 	assert_ok(ct__plan_cache_put(one, "graph", "5"));
