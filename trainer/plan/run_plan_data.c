@@ -56,6 +56,11 @@ enum ct_status ct_plan_open_data(const struct ct_config *c, bool train, const st
 	return ct_dataset_open(&spec, out);
 }
 
+bool ct_plan_is_encoded(const struct ct_config *c)
+{
+	return c->data.name == CT_CFG_DATA_IMAGEFOLDER || c->data.name == CT_CFG_DATA_SHARDS;
+}
+
 static int64_t largest_size(const struct ct_config *c)
 {
 	int64_t most = c->data.train_size.n > 0 ? 0 : CT_DATA_DEFAULT_SIZE;
