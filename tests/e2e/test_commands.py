@@ -334,5 +334,29 @@ class Evaluate(Case):
         self.assert_last_says(r, "is already a checkpoint")
 
 
+class BugReport(Case):
+    def test_report_of_a_run(self):
+        """The report has what a developer asks for, and no secrets."""
+        self.train("train.max_steps=2", "on.end=true https://hooks.example/SECRET1", "model.weights=", run="run")
+        with open(self.path("run", "log", "rank-00000.log"), "a", encoding="utf-8") as f:
+            f.write("a" * 100000 + "\n" + "".join(f"line {i} of https://me:SECRET2@host/x\n" for i in range(40)))
+        env = {"CTRAIN_TOKEN": "SECRET3", "NCCL_DEBUG": "WARN", "OMP_NUM_THREADS": "3", "HARMLESS": "unrelated"}
+        r = self.run_ctrain("info", "--report", self.path("run"), env=env)
+        for part in (re.escape(self.run_ctrain("version").out.split()[1]), r"compiler +\w+", "memory +[0-9]", "libraries .*libyaml", "onednn",
+                     "CTRAIN_TOKEN=\\(removed\\)", "NCCL_DEBUG=WARN", "OMP_NUM_THREADS=3", "train.max_steps: 2\n", "on.end: \\(removed\\)",
+                     '"kind":"end"', "line 39 of https://\\(removed\\)@host/x\n", "Last lines of log/rank-00000.log"):
+            self.assertRegex(r.out, part)
+        for absent in ("SECRET", "HARMLESS", "line 19 ", "schedule.name"):
+            self.assertNotIn(absent, r.out)
+        self.assertEqual(r.out.count("```\n") % 2, 0)
+        self.assert_says(r, "before you publish")
+
+    def test_without_a_run(self):
+        self.run_ctrain("info", "--report", "--out", self.path("report.md"))
+        self.assertIn("### ctrain ", read_text(self.path("report.md")))
+        self.assert_last_says(self.run_ctrain("info", "--report", self.path(), expect=DATA), "is not a run directory", "ctrain runs")
+        self.assert_last_says(self.run_ctrain("info", "runs/x", expect=USAGE), "needs --report to describe a run", "ctrain info --report runs/x")
+
+
 if __name__ == "__main__":
     main()

@@ -330,7 +330,7 @@ static enum ct_status apply(struct line *l, const struct ct_command *c, size_t u
 			CT_TRY(add_set(cli, g, g->value, strcspn(g->value, "="), strchr(g->value, '=') + 1));
 			continue;
 		}
-		if (!(g->option->group & (c->options | CT_OPT_ALL)))
+		if (!ct__option_of(c, g->option))
 			return misplaced_option(c, g);
 		CT_TRY(apply_option(cli, g));
 	}

@@ -27,9 +27,10 @@ enum {
 	CT_OPT_CLEAN = 1 << 20, /* --yes, --dry-run */
 	CT_OPT_NOTES =
 		1 << 17, /* no option: the command shows info lines of the log, for example that it waits for nodes */
-	CT_OPT_EVAL = 1 << 19,
 	CT_OPT_FORCE = 1 << 18,
-	CT_OPT_MODEL = 1 << 19, /* --config, for weights that do not describe their model */
+	CT_OPT_EVAL = 1 << 21,  /* --report of eval */
+	CT_OPT_MODEL = 1 << 22, /* --config, for weights that do not describe their model */
+	CT_OPT_INFO = 1 << 23, /* --report of info */
 	CT_OPT_SEARCH = 1 << 29,
 	CT_OPT_ALL = 1 << 30 /* accepted by every command: --help, --version, --verbose */
 };
@@ -62,6 +63,9 @@ struct ct_option {
 const struct ct_option *ct__option_at(size_t i);
 /* Finds an option by any of its names; '-' and '_' are equivalent. Returns NULL if it is unknown. */
 const struct ct_option *ct__option_find(const char *name, size_t len);
+/* Returns the option of this name that the command accepts: the same name may have a meaning in each of several commands.
+ * Returns NULL if the command does not accept it. */
+const struct ct_option *ct__option_of(const struct ct_command *c, const struct ct_option *o);
 /* Finds a command by name and sub (which may be NULL). Returns NULL if it is unknown. `ctrain slurm` has the sub
  * "status", but also works without one; then, sub is not a part of the command, and is ignored. */
 const struct ct_command *ct__command_find(const char *name, const char *sub);

@@ -74,8 +74,9 @@ static const struct ct_command commands[] = {
 	{"postmortem", NULL, "RUN_DIRECTORY",
 	 "print what each rank was doing when a run failed, which rank failed first, and native backtraces",
 	 ct_cmd_postmortem, CT_OPT_JSON, 1, 1},
-	{"info", NULL, "", "list the devices, engines, back ends and data sets that this build and machine support",
-	 ct_cmd_info, CT_OPT_JSON, 0, 0},
+	{"info", NULL, "[RUN_DIRECTORY]",
+	 "list the devices, engines, back ends and data sets that this build and machine support; --report adds what a bug report needs",
+	 ct_cmd_info, CT_OPT_JSON | CT_OPT_INFO | CT_OPT_OUT | CT_OPT_NOTES, 0, 1},
 	{"doctor", NULL, "[CONFIG.yaml] [KEY=VALUE ...]",
 	 "check hosts, network, directories and devices before a run; start it on every node with the options of the run",
 	 ct_cmd_doctor, CT_OPT_SETS | CT_OPT_JSON | CT_OPT_NOTES, 0, 1},
@@ -154,6 +155,8 @@ static const struct ct_option options[] = {
 	 "print one JSON object per image, on a line"},
 	{"report", NULL, CT_OPT_EVAL, CT_OPTION_FLAG, NULL, FIELD(report),
 	 "also write the predictions, the confusion matrix and the scores of each class to RUN/eval (or to --out), and update the report of the run"},
+	{"report", NULL, CT_OPT_INFO, CT_OPTION_FLAG, NULL, FIELD(report),
+	 "print a report to paste into a bug report: version, compiler, libraries, hardware, environment variables, and the settings and last log lines of RUN_DIRECTORY; secrets are removed"},
 	{"json", NULL, CT_OPT_JSON, CT_OPTION_FLAG, NULL, FIELD(json), "print JSON"},
 	{"out o", "PATH", CT_OPT_OUT, CT_OPTION_TEXT, NULL, FIELD(out), "output file or directory"},
 	{"seed", "N", CT_OPT_DIGITS, CT_OPTION_TEXT, NULL, FIELD(seed), "seed of the generated digits (default: 1)"},
@@ -262,6 +265,15 @@ const struct ct_option *ct__option_find(const char *name, size_t len)
 {
 	for (size_t i = 0; i < CT_ARRAY_LEN(options); i++) {
 		if (ct_word_in(options[i].names, name, len))
+			return &options[i];
+	}
+	return NULL;
+}
+
+const struct ct_option *ct__option_of(const struct ct_command *c, const struct ct_option *o)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(options); i++) {
+		if (strcmp(options[i].names, o->names) == 0 && options[i].group & (c->options | CT_OPT_ALL))
 			return &options[i];
 	}
 	return NULL;

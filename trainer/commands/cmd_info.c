@@ -1,16 +1,18 @@
 /* `ctrain info`: lists what this build and this machine support, and why the other parts are not available. */
+#define CT_LOG_COMPONENT "info"
 #include <gnu/libc-version.h>
-#include <stdio.h>
 
 #include "base/device/cuda_module.h"
 #include "base/device/device.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "data/dataset.h"
 #include "dist/comm/comm.h"
 #include "dist/settings/settings.h"
 #include "nn/engine.h"
 #include "nn/models/model.h"
+#include "trainer/commands/bug_report_impl.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
 #include "trainer/report/version.h"
@@ -119,7 +121,7 @@ static enum ct_status add_settings(const char *prefix, ct_json *list)
 	return CT_OK;
 }
 
-static void print_backends(const char *title, const ct_json *list)
+static void add_backends(const char *title, const ct_json *list, struct ct_str *out)
 {
 	for (size_t i = 0; i < ct_json_len(list); i++) {
 		const ct_json *o = ct_json_at(list, i);
@@ -131,10 +133,10 @@ static void print_backends(const char *title, const ct_json *list)
 		const char *key = available ? "library" : "why";
 		if (ct_json_get(o, key) && ct_json_get_str(o, key, &why) < 0)
 			why = "";
-		printf("%-10s %-10s %s", i == 0 ? title : "", name, available ? "yes" : "no");
+		ct_str_addf(out, "%-10s %-10s %s", i == 0 ? title : "", name, available ? "yes" : "no");
 		if (ct_json_get(o, "count") && ct_json_get_i64(o, "count", &count) == CT_OK && available)
-			printf(" (%lld)", (long long)count);
-		printf("%s%s\n", why[0] ? ": " : "", why);
+			ct_str_addf(out, " (%lld)", (long long)count);
+		ct_str_addf(out, "%s%s\n", why[0] ? ": " : "", why);
 	}
 }
 
@@ -146,7 +148,7 @@ static const char *text_of(const ct_json *o, const char *key)
 	return text;
 }
 
-static void print_cuda(const ct_json *j)
+static void add_cuda(const ct_json *j, struct ct_str *out)
 {
 	const ct_json *gpus = ct_json_get(j, "devices"), *libraries = ct_json_get(j, "libraries");
 	for (size_t i = 0; i < ct_json_len(gpus); i++) {
@@ -154,35 +156,35 @@ static void print_cuda(const ct_json *j)
 		int64_t bytes = 0;
 		if (ct_json_get_i64(o, "bytes", &bytes) < 0)
 			ct_error_clear();
-		printf("%-10s cuda:%-5zu %s (%s), %.1f GiB, %s, PCI %s", i == 0 ? "GPUs" : "", i, text_of(o, "name"),
+		ct_str_addf(out, "%-10s cuda:%-5zu %s (%s), %.1f GiB, %s, PCI %s", i == 0 ? "GPUs" : "", i, text_of(o, "name"),
 		       text_of(o, "arch"), (double)bytes / (1 << 30), text_of(o, "uuid"), text_of(o, "bus"));
-		printf("%s%s\n", ct_json_get(o, "why_not") ? "; cannot be used: " : "",
+		ct_str_addf(out, "%s%s\n", ct_json_get(o, "why_not") ? "; cannot be used: " : "",
 		       ct_json_get(o, "why_not") ? text_of(o, "why_not") : "");
 	}
 	for (size_t i = 0; i < ct_json_len(libraries); i++) {
 		const ct_json *o = ct_json_at(libraries, i);
-		printf("%-10s %s: %s  %s\n", i == 0 ? "CUDA" : "", text_of(o, "name"), text_of(o, "version"),
+		ct_str_addf(out, "%-10s %s: %s  %s\n", i == 0 ? "CUDA" : "", text_of(o, "name"), text_of(o, "version"),
 		       text_of(o, "path"));
 	}
 }
 
-static void print_settings(const ct_json *list)
+static void add_settings_text(const ct_json *list, struct ct_str *out)
 {
 	for (size_t i = 0; i < ct_json_len(list); i++) {
 		const ct_json *o = ct_json_at(list, i);
-		printf("%-10s %s=%s\n", i == 0 ? "settings" : "", text_of(o, "name"), text_of(o, "value"));
+		ct_str_addf(out, "%-10s %s=%s\n", i == 0 ? "settings" : "", text_of(o, "name"), text_of(o, "value"));
 		if (ct_json_get(o, "problem"))
-			printf("%-10s   %s%s%s\n", "", text_of(o, "problem"), ct_json_get(o, "hint") ? "; " : "",
+			ct_str_addf(out, "%-10s   %s%s%s\n", "", text_of(o, "problem"), ct_json_get(o, "hint") ? "; " : "",
 			       ct_json_get(o, "hint") ? text_of(o, "hint") : "");
 	}
 }
 
-static void print_names(const char *title, const ct_json *list)
+static void add_names(const char *title, const ct_json *list, struct ct_str *out)
 {
-	printf("%-10s", title);
+	ct_str_addf(out, "%-10s", title);
 	for (size_t i = 0; i < ct_json_len(list); i++)
-		printf(" %s", ct_json_as_str(ct_json_at(list, i)));
-	printf("\n");
+		ct_str_addf(out, " %s", ct_json_as_str(ct_json_at(list, i)));
+	ct_str_addf(out, "\n");
 }
 
 static enum ct_status collect(ct_json *j)
@@ -208,36 +210,67 @@ static enum ct_status collect(ct_json *j)
 	return add_settings("GLOO_", settings);
 }
 
-static enum ct_status print_text(const ct_json *j)
+static enum ct_status add_text(const ct_json *j, struct ct_str *out)
 {
 	int64_t cpus = 0;
 	const char *list = "";
 	CT_TRY(ct_json_get_i64(j, "cpus", &cpus));
 	CT_TRY(ct_json_get_str(j, "cpu_list", &list));
-	printf("ctrain     %s\n", ct_version());
-	printf("C library  glibc %s; built with " BUILT_WITH
-	       ", which is the oldest version on which this program runs\n",
-	       gnu_get_libc_version());
-	printf("cpus       %lld (%s)\n", (long long)cpus, list);
-	print_backends("device", ct_json_get(j, "devices"));
+	ct_str_addf(out, "ctrain     %s\n", ct_version());
+	ct_str_addf(out,
+		    "C library  glibc %s; built with " BUILT_WITH
+		    ", which is the oldest version on which this program runs\n",
+		    gnu_get_libc_version());
+	ct_str_addf(out, "cpus       %lld (%s)\n", (long long)cpus, list);
+	add_backends("device", ct_json_get(j, "devices"), out);
 	if (ct_json_get(j, "cuda"))
-		print_cuda(ct_json_get(j, "cuda"));
-	print_backends("engine", ct_json_get(j, "engines"));
-	print_backends("dist", ct_json_get(j, "communicators"));
-	print_settings(ct_json_get(j, "settings"));
-	print_names("models", ct_json_get(j, "models"));
-	print_names("data", ct_json_get(j, "data"));
+		add_cuda(ct_json_get(j, "cuda"), out);
+	add_backends("engine", ct_json_get(j, "engines"), out);
+	add_backends("dist", ct_json_get(j, "communicators"), out);
+	add_settings_text(ct_json_get(j, "settings"), out);
+	add_names("models", ct_json_get(j, "models"), out);
+	add_names("data", ct_json_get(j, "data"), out);
+	return CT_OK;
+}
+
+static enum ct_status print_report(const struct ct_cli *cli, const ct_json *j)
+{
+	struct ct_str info = {0}, text = {0};
+	enum ct_status st = add_text(j, &info);
+
+	if (st == CT_OK)
+		st = ct__bug_report(ct_str_text(&info), cli->n_args > 0 ? cli->args[0] : NULL, &text);
+	ct_str_release(&info);
+	if (st < 0) {
+		ct_str_release(&text);
+		return st;
+	}
+	CT_TRY(ct__print_to(cli->out, &text));
+	CT_INFO("before you publish the report, remove what must stay private: it contains paths, host names and settings");
 	return CT_OK;
 }
 
 enum ct_status ct_cmd_info(const struct ct_cli *cli)
 {
-	ct_json *j = ct_json_object();
-	enum ct_status st = collect(j);
+	struct ct_str text = {0};
+	ct_json *j;
+	enum ct_status st;
+
+	if (cli->report && cli->json)
+		return CT_FAIL(CT_USAGE, "--report and --json cannot be used together");
+	if (!cli->report && (cli->n_args > 0 || cli->out))
+		return ct_error_hinted(CT_FAIL(CT_USAGE, "info needs --report to %s", cli->out ? "write a file" : "describe a run"),
+				       "ctrain info --report%s%s", cli->n_args > 0 ? " " : "",
+				       cli->n_args > 0 ? cli->args[0] : "");
+	j = ct_json_object();
+	st = collect(j);
 	if (st == CT_OK && cli->json)
 		return ct__print_json(j, true);
 	if (st == CT_OK)
-		st = print_text(j);
+		st = cli->report ? print_report(cli, j) : add_text(j, &text);
 	ct_json_destroy(j);
+	if (st == CT_OK && !cli->report)
+		return ct__print_text(&text);
+	ct_str_release(&text);
 	return st;
 }

@@ -80,7 +80,7 @@ static struct meaning meaning_of(enum ct_status st)
 	case CT_BUG:
 		return (struct meaning){
 			"ctrain has found a mistake in itself.",
-			"Report it with the message and the output of the command with CTRAIN_LOG=debug."};
+			"Report it with the message, the output of `ctrain info --report RUN_DIRECTORY`, and that of the command with CTRAIN_LOG=debug."};
 	case CT_INTERRUPTED:
 		return (struct meaning){"The run was stopped by a signal after it had saved a checkpoint.",
 					"Run the same command again to continue."};

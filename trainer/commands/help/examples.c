@@ -55,7 +55,7 @@ static const struct ct_command_text texts[] = {
 	{"compare", NULL, "ctrain compare runs/mnist_ddp runs/lr01"},
 	{"watch", NULL, "ctrain watch runs/mnist_ddp"},
 	{"postmortem", NULL, "ctrain postmortem runs/mnist_ddp"},
-	{"info", NULL, "ctrain info\nctrain info --json"},
+	{"info", NULL, "ctrain info\nctrain info --json\nctrain info --report runs/mnist_ddp --out report.md"},
 	{"doctor", NULL,
 	 "ctrain doctor\n"
 	 "ctrain doctor configs/mnist_ddp.yaml --nodes 2 --node-rank 0 --master-addr a"},
