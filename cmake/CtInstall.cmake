@@ -19,8 +19,9 @@ install(FILES ${made}/ctrain.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vend
 
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DBUILD=${CMAKE_BINARY_DIR} -P ${CMAKE_SOURCE_DIR}/cmake/uninstall.cmake)
 
-# cpack --config build/release/CPackConfig.cmake: ctrain (the program), ctrain-gloo (several hosts) and ctrain-mpi. dpkg-shlibdeps finds
-# what each of them depends on. The module for GPUs is not packaged: Debian does not have the libraries that it needs.
+# cpack --config build/release/CPackConfig.cmake: ctrain (the program), ctrain-gloo (several hosts), ctrain-mpi, and the C library as
+# libctrain-infer0 and libctrain-infer-dev. dpkg-shlibdeps finds what each of them depends on; cmake/package.cmake adds what it cannot find.
+# The module for GPUs is not packaged: Debian does not have the libraries that it needs.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ctrain)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
@@ -36,10 +37,17 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS OFF)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-set(CPACK_COMPONENTS_ALL program)
+set(CPACK_COMPONENTS_ALL program library development)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ctrain)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "ctrain-gloo, curl, ca-certificates")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "ctrain reads a YAML config and trains image classifiers with one process for each\ndevice, without Python: MLPs, ConvNets and ResNets on MNIST, CIFAR and own images.")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libctrain-infer0) # the number is the SOVERSION
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "C library that applies models of ctrain.")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libctrain-infer-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Header, static library and example of the C library that applies models of ctrain.")
+set(CPACK_CTRAIN_ONEDNN ${CTRAIN_ONEDNN})
 set(CPACK_COMPONENT_GLOO_DESCRIPTION "The communicator of ctrain for several hosts.")
 set(CPACK_COMPONENT_MPI_DESCRIPTION "The communicator of ctrain for ranks that mpirun has started.")
 if(CTRAIN_GLOO)

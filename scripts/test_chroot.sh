@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs README's commands in bare Debian systems, each suite after the other: quickstart, "Build by hand", Debian packages (made there, and
-# installed on another bare system), the commands of README and docs/
-# (only in bookworm; tests/e2e/doc_commands.py --list shows them), the quick tests (not in this machine's own release, in which
+# installed on another bare system), the C library from its packages (the commands of docs/EXPORT.md), all commands of README and docs/
+# (tests/e2e/doc_commands.py --list shows them), the quick tests (not in this machine's own release, in which
 # scripts/test.sh has run them), and quickstart as on a machine with an NVIDIA driver and no CUDA toolkit (only in trixie): CUDA from wheels,
 # the module, the package, and training on the software GPU.
 #   scripts/test_chroot.sh [--all] [SUITE ...]     default: bookworm trixie. --all: the quick tests in each suite
@@ -35,12 +35,12 @@ wheels=$work/wheels
 own=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 mkdir -p "$work"
 
-# The shell code of one section of README.md.
-section() { # HEADING
+# The shell code of one section of a page.
+section() { # PAGE HEADING
 	local code
-	code=$(awk -v heading="## $1" '$0 == heading { here = 1; next } /^## / { here = 0 }
-		here && /^```$/ { code = 0 } here && code { print } here && /^```sh$/ { code = 1 }' README.md)
-	[ -n "$code" ] || { echo "test_chroot: README.md has no section \"$1\" with shell code" >&2; return 1; }
+	code=$(awk -v heading="## $2" '$0 == heading { here = 1; next } /^## / { here = 0 }
+		here && /^```$/ { code = 0 } here && code { print } here && /^```sh$/ { code = 1 }' "$1")
+	[ -n "$code" ] || { echo "test_chroot: $1 has no section \"$2\" with shell code" >&2; return 1; }
 	printf '%s\n' "$code"
 }
 
@@ -115,7 +115,7 @@ inside() { # SUITE ROOT SECONDS CODE
 		[ -z "$3" ] || mount --bind "$3" "$1/root/.cache/ccache"
 		[ ! -d "$4" ] || { mount --bind "$4" "$1/work/shared" && mount -o remount,bind,ro "$1/work/shared"; }
 		exec chroot "$1" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
-			bash -c "set -e; cd /work/ctrain; $5"' sh "$2" "$work/$1.archives" "$cache" "$shared" "$4" "$wheels" </dev/null
+			bash -c "set -e -o pipefail; cd /work/ctrain; $5"' sh "$2" "$work/$1.archives" "$cache" "$shared" "$4" "$wheels" </dev/null
 }
 
 # Runs one part and reports it. The code ends at the first command that fails.
@@ -205,21 +205,38 @@ deb='
 	ctrain smoke
 	ctrain data digits --out datasets/mnist --train 2000 --test 500
 	ctrain mnist_mlp train.epochs=1
-	ctrain eval runs/mnist_mlp
-	apt-get -qq -y remove ctrain >/dev/null
-	test ! -e /usr/bin/ctrain -a ! -e /usr/share/ctrain'
+	ctrain eval runs/mnist_mlp'
+# Then with the packages of the C library and a compiler: the commands of docs/EXPORT.md, with the run of quickstart.
+# shellcheck disable=SC2016
+before_c_library='
+	DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install /work/packages/libctrain-infer*.deb gcc libc6-dev pkg-config >/dev/null
+	cp -r /usr/share/ctrain/configs /usr/share/doc/ctrain/examples /work/quickstart
+	cd /work/quickstart'
+# The example has printed the same classes and probabilities as ctrain predict, from two threads and without a report of the sanitizer.
+# shellcheck disable=SC2016
+after_c_library='
+	./classify digits.safetensors 0.ppm 1.ppm | sed "s/ppm/png/" | sort >found.txt
+	ctrain predict digits.safetensors 0.png 1.png --top 3 | awk "/ % / { print image \":\" \$0; next } { image = \$0 }" | sort >wanted.txt
+	diff found.txt wanted.txt
+	test $(wc -l <found.txt) = 6
+	apt-get -qq -y remove ctrain libctrain-infer0 >/dev/null
+	test ! -e /usr/bin/ctrain -a ! -e /usr/share/ctrain -a ! -e /usr/include/ctrain_infer.h'
 
 run_deb() { # SUITE ROOT
 	local bare=$work/$1-bare.root
 	if ! ls "$2"/work/packages/*.deb >/dev/null 2>&1; then
-		echo "failed deb" >>"$work-$1.txt"
+		printf 'failed %s\n' deb c-library >>"$work-$1.txt"
 		failed=1
 		return
 	fi
 	unpack "$1" "$bare"
-	mkdir -p "$bare/work/packages"
+	mkdir "$bare/work/packages" "$bare/work/quickstart"
 	cp "$2"/work/packages/*.deb "$bare/work/packages"
+	cp -r "$2"/work/first/{runs,datasets} "$bare/work/quickstart"
 	part "$1" "$bare" deb "$deb"
+	part "$1" "$bare" c-library "$before_c_library
+		$c_library
+		$after_c_library"
 	rm -rf --one-file-system "$bare"
 }
 
@@ -240,10 +257,8 @@ run_suite() { # SUITE
 		build/release/ctrain configs/smoke.yaml"
 	part "$1" "$root" package "$package"
 	run_deb "$1" "$root"
-	if [ "$1" = bookworm ]; then
-		printf '%s\n' "$doc_commands" >"$root/work/doc_commands.sh"
-		part "$1" "$root" docs 'bash ../doc_commands.sh'
-	fi
+	printf '%s\n' "$doc_commands" >"$root/work/doc_commands.sh"
+	part "$1" "$root" docs 'cp -r ../first/runs ../first/datasets . && bash ../doc_commands.sh'
 	rm -rf --one-file-system "$root/work/ctrain"
 	mv "$root/work/first" "$root/work/ctrain"
 	if has_quick "$1"; then
@@ -255,7 +270,8 @@ run_suite() { # SUITE
 }
 
 failed=0
-by_hand=$(section "Build by hand")
+by_hand=$(section README.md "Build by hand")
+c_library=$(section docs/EXPORT.md "C library")
 doc_commands=$(python3 -B tests/e2e/doc_commands.py)
 missing=$(why_not)
 for suite in "${suites[@]}"; do
@@ -275,7 +291,7 @@ for suite in "${suites[@]}"; do
 		esac
 	fi
 	if [ -n "$reason" ]; then
-		printf 'skipped %s: '"$reason"'\n' quickstart by-hand package deb >"$work-$suite.txt"
+		printf 'skipped %s: '"$reason"'\n' quickstart by-hand package deb c-library docs >"$work-$suite.txt"
 		! has_quick "$suite" || echo "skipped quick: $reason" >>"$work-$suite.txt"
 		[ "$suite" != trixie ] || echo "skipped cuda: $reason" >>"$work-$suite.txt"
 		continue

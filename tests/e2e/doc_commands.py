@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes one shell script of every shell command that README.md and docs/*.md show, in their order: doc_commands.py [--list].
 
-scripts/test_chroot.sh runs the script in a bare Debian system, where ctrain was built by hand. Commands are run as they are written. What
+scripts/test_chroot.sh runs the script in bare Debian systems, where ctrain was built by hand. Commands are run as they are written. What
 they need and a reader would have (a trained run, images) is made before, see BEFORE. SKIPPED lists the commands that cannot run there, and
 why. An entry of either list that matches no command is an error. --list prints what is run and what is not.
 """
@@ -24,9 +24,13 @@ SKIPPED = {
     ("docs/CONTAINERS.md", "docker "): "needs a container engine; tests/e2e/test_container_engines.py runs it",
     ("docs/CONTAINERS.md", "podman "): "needs Podman; tests/e2e/test_container_engines.py runs it",
     ("docs/CONTAINERS.md", "srun "): "needs Slurm and a container engine; tests/e2e/test_container_engines.py runs it",
-    ("docs/DISTRIBUTED.md", "CTRAIN_TOKEN=5fbb... ctrain"): "needs two hosts",
+    ("docs/DISTRIBUTED.md", "CTRAIN_TOKEN=5fbb... ctrain"): "needs two hosts; tests/e2e/test_hosts.py passes the secret in this variable",
+    ("docs/DOCTOR.md", "ctrain doctor CONFIG.yaml --nodes 2 --node-rank 0"): "needs two hosts; tests/e2e/test_doctor.py runs three network namespaces",
+    ("docs/DOCTOR.md", "ctrain doctor CONFIG.yaml --nodes 2 --node-rank 1"): "needs two hosts",
+    ("docs/DOCTOR.md", "srun --ntasks-per-node=1 ctrain doctor"): "needs Slurm; tests/e2e/test_slurm.py runs a cluster",
     ("docs/FINETUNING.md", "bench/finetune.py"): "needs PyTorch and CIFAR-10",
-    ("docs/MODELS.md", "ctrain configs/resnet50_imagenet.yaml model.weights"): "trains ResNet-50 on ImageNet for 90 epochs",
+    ("docs/MODELS.md", "ctrain configs/resnet50_imagenet.yaml model.weights"):
+        "trains ResNet-50 on ImageNet for 90 epochs; tests/e2e/test_torchvision.py starts from weights of torchvision",
     ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model convnet"): "needs PyTorch",
     ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model mlp"): "needs PyTorch",
     ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model resnet18_cifar"): "needs PyTorch",
@@ -34,12 +38,17 @@ SKIPPED = {
     ("docs/SLURM.md", "ctrain slurm status"): "needs Slurm",
     ("docs/SLURM.md", "srun ctrain CONFIG.yaml"): "needs Slurm",
     ("docs/SLURM.md", "if [ $? -eq 75 ]"): "needs Slurm",
+    ("docs/TWO_NODES.md", "ctrain doctor configs/mnist_ddp.yaml --nodes 2 --node-rank 0"): "needs two hosts; see docs/DOCTOR.md",
+    ("docs/TWO_NODES.md", "ctrain doctor configs/mnist_ddp.yaml --nodes 2 --node-rank 1"): "needs two hosts",
+    ("docs/TWO_NODES.md", "ctrain configs/mnist_ddp.yaml --nodes 2 --node-rank 0"): "needs two hosts; tests/e2e/test_hosts.py runs two network namespaces",
+    ("docs/TWO_NODES.md", "ctrain configs/mnist_ddp.yaml --nodes 2 --node-rank 1"): "needs two hosts",
+    ("docs/TWO_NODES.md", "CTRAIN_TOKEN=... ctrain"): "needs two hosts",
+    ("docs/TWO_NODES.md", "ctrain launch --hosts a,b"): "needs two hosts; tests/e2e/test_ssh.py runs sshd in two network namespaces",
 }
 
-# What is made before everything: README starts after scripts/quickstart.sh, and a reader has images.
+# What is made before everything: README starts after scripts/quickstart.sh, whose data and run are there, and a reader has images.
 FIRST = r"""
 cmake --install build/release >/dev/null
-ctrain data digits --out datasets/mnist >/dev/null
 ctrain data show configs/smoke.yaml --out cat.png >/dev/null
 """
 IMAGENET = r"""
@@ -74,7 +83,7 @@ BEFORE = {
         "ctrain configs/resnet50_imagenet.yaml train.max_steps=1 train.eval_every=0 batch.per_rank=2 data.train.size=96 log.console=off\n"
         "mkdir -p more && cp cat.png photo.jpg && cp cat.png more",
     ("docs/DATA.md", "ctrain predict model.safetensors photo.jpg"): "ctrain export runs/resnet50_imagenet --out model.safetensors",
-    ("docs/EXPORT.md", "cc examples/classify.c"): "ldconfig\nctrain data show configs/smoke.yaml --out cat.ppm >/dev/null",
+    ("docs/EXPORT.md", "cc -g -fsanitize=address examples/classify.c"): "ldconfig",
     ("docs/EXPORT.md", "ctrain export runs/mnist_ddp --out model.safetensors"): "rm -f model.safetensors",
     ("docs/MODELS.md", "ctrain export runs/NAME"): "ln -s mnist_ddp runs/NAME",
     ("docs/INSTALL.md", "mkdir -p ~/.local/share"): "hash -r",
@@ -85,9 +94,14 @@ BEFORE = {
 }
 
 
+# A line of a block without a language that is no output.
+COMMAND = re.compile(r"^(\w+=\S* )*(ctrain [a-z]|scripts/|srun |docker |cmake |apt-get )", re.M)
+
+
 def blocks(text, language):
-    """(line, text) of the fenced blocks."""
-    return [(text[:m.start(1)].count("\n") + 1, m[1]) for m in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)]
+    """(line, text) of the fenced blocks in a language that matches the pattern."""
+    found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
+    return [(text[:m.start(2)].count("\n") + 1, m[2]) for m in found if re.fullmatch(language, m[1])]
 
 
 def commands(page, text):
@@ -120,8 +134,9 @@ def plan(pages, skipped=None, before=None):
     skipped, before = SKIPPED if skipped is None else skipped, BEFORE if before is None else before
     out, used = [], set()
     for page, text in pages.items():
-        if re.search(r"^```(bash|shell|console)$", text, re.M):
-            raise SystemExit(f"doc_commands: {page}: mark shell code as sh")
+        for line, code in blocks(text, "|bash|shell|console"):
+            if not code.startswith("$ ") and COMMAND.search(code):
+                raise SystemExit(f"doc_commands: {page}:{line}: mark shell code as sh")
         for _, line, command in commands(page, text):
             first = match(before, page, command, used)
             if first and "@first yaml@" in first:

@@ -216,8 +216,11 @@ class Docs(Case):
         for stale in ({("a.md", "make w"): "gone"}, {("b.md", "make z"): "gone"}):
             with self.assertRaisesRegex(SystemExit, "no such command.*\n(a.md: make w|b.md: make z)"):
                 doc_commands.plan(pages, skipped, stale)
-        with self.assertRaisesRegex(SystemExit, "mark shell code as sh"):
-            doc_commands.plan({"a.md": "```bash\nmake\n```\n"}, {}, {})
+        for block in ("```bash\nctrain x\n```\n", "```\nCTRAIN_TOKEN=1 ctrain x\n```\n"):
+            with self.assertRaisesRegex(SystemExit, "a.md:2: mark shell code as sh"):
+                doc_commands.plan({"a.md": block}, {}, {})
+        output = "```\nctrain 0.1.0\n```\n\n```\n$ ctrain x\nctrain y\n```\n"
+        self.assertEqual(doc_commands.plan({"a.md": output}, {}, {}), [])
 
     def test_metrics_fields(self):
         """FORMATS.md names every field of metrics.jsonl, and no other."""

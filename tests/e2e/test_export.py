@@ -199,14 +199,16 @@ class Library(Case):
         static = [f for f in flags("--libs", "--static") if f != "-lctrain_infer"]
         self.command("cc", *warnings, example, "-o", self.path("static"), *flags("--cflags"), self.path("moved", "lib", "libctrain_infer.a"), *static)
         for name in ("shared", "static"):
-            out = self.command(self.path(name), weights, ppm, LD_LIBRARY_PATH=self.path("moved", "lib"))
-            found = [(float(p), int(c)) for p, c in re.findall(r"^ *([\d.]+) %.*\(class (\d+)\)$", out, re.M)]
-            self.assertEqual([c for _, c in found], [t["class"] for t in top], name)
-            for (p, _), t in zip(found, top):
-                self.assertAlmostEqual(p, 100 * t["p"], delta=0.006)
-        r = subprocess.run([self.path("static"), self.path("absent"), ppm], capture_output=True, text=True)
-        self.assertEqual((r.returncode, r.stdout), (1, ""))
-        self.assertIn("absent", r.stderr)
+            out = self.command(self.path(name), weights, ppm, ppm, LD_LIBRARY_PATH=self.path("moved", "lib"))
+            found = re.findall(rf"^{re.escape(ppm)}: +([\d.]+) %  class (\d+)$", out, re.M)
+            self.assertEqual(sorted(int(c) for _, c in found), sorted(2 * [t["class"] for t in top]), name)
+            of_class = {t["class"]: t["p"] for t in top}
+            for p, c in found:
+                self.assertAlmostEqual(float(p), 100 * of_class[int(c)], delta=0.006)
+        for words, absent in (((weights, ppm, self.path("absent")), "absent"), ((self.path("no-model"), ppm), "no-model")):
+            r = subprocess.run([self.path("static"), *words], capture_output=True, text=True)
+            self.assertEqual(r.returncode, 1)
+            self.assertIn(absent, r.stderr)
 
     def test_only_the_interface_is_visible(self):
         header = read_text(os.path.join(SOURCE, "infer", "api", "ctrain_infer.h"))

@@ -113,6 +113,13 @@ class Install(Case):
         self.assertEqual({f["Version"] for f in field.values()}, {version})
         self.assertRegex(field["ctrain"]["Depends"], r"libdnnl.*libyaml|libyaml.*libdnnl")
         self.assertNotRegex(field["ctrain"]["Depends"], "gloo|mpi")
+        self.assertRegex(field["libctrain-infer0"]["Depends"], "libdnnl")
+        self.assertNotRegex(field["libctrain-infer0"]["Depends"], "ctrain|yaml|jpeg")
+        self.assertIn(f"libctrain-infer0 (= {version})", field["libctrain-infer-dev"]["Depends"])
+        files = {n: subprocess.run(["dpkg-deb", "-c", p], capture_output=True, text=True, check=True).stdout for n, p in debs.items()}
+        for package in files:
+            self.assertEqual("libctrain_infer.so.0" in files[package], package.startswith("libctrain-infer"), package)
+            self.assertEqual("ctrain_infer.h" in files[package], package == "libctrain-infer-dev", package)
         if "ctrain-gloo" in field:
             self.assertRegex(field["ctrain-gloo"]["Depends"], rf"ctrain \(= {re.escape(version)}\).*libgloo")
             self.assertIn("ctrain-gloo", field["ctrain"]["Recommends"])

@@ -190,7 +190,7 @@ static const char intro[] =
 	"`ctrain doctor CONFIG.yaml` checks before a run whether hosts, network, directories and devices are as the run needs them. Start it\n"
 	"on every node, with the options of the run:\n"
 	"\n"
-	"```\n"
+	"```sh\n"
 	"ctrain doctor CONFIG.yaml --nodes 2 --node-rank 0 --master-addr 10.0.0.1       # on the first node\n"
 	"ctrain doctor CONFIG.yaml --nodes 2 --node-rank 1 --master-addr 10.0.0.1       # on the second node\n"
 	"srun --ntasks-per-node=1 ctrain doctor CONFIG.yaml                             # in a Slurm allocation\n"
