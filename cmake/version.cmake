@@ -1,5 +1,6 @@
 # Writes the version of the program to ${OUT}/ct_version.c and ${OUT}/version.txt, if it has changed: VERSION for a release (tag vVERSION)
 # and for sources without git, else VERSION+gCOMMIT. Run as a script: cmake -DSOURCE=DIR -DVERSION=X -DOUT=DIR -P version.cmake
+cmake_minimum_required(VERSION 3.21) # a script has no policies otherwise, and CMake warns about them
 set(version ${VERSION})
 set(unreleased "")
 find_program(git git)
