@@ -93,8 +93,8 @@ class Report(Case):
             for a, b in zip(y, ranks[field]):
                 self.assertAlmostEqual(a, b)
         # 24 training images and 24 mistakes of 12x12 pixels, and 32 filters that have the size of the images.
-        self.assertEqual(collections.Counter(image_sizes(page)), {(12, 12): 48, (16 * 13 - 1, 2 * 13 - 1): 1})
-        for name, width, height in (("results.png", 2240, 2400), (os.path.join("eval", "confusion.png"), 1120, 964)):
+        self.assertEqual(image_sizes(page), 80 * [(12, 12)])
+        for name, width, height in (("results.png", 2240, 2400), (os.path.join("eval", "confusion.png"), 1120, 1180)):
             with open(self.path("run", name), "rb") as f:
                 image = f.read()
             self.assertEqual(struct.unpack(">II", image[16:24]), (width, height))
@@ -140,7 +140,7 @@ train: {{epochs: 1}}
         r = self.train("train.epochs=1", "launch.procs=1", config=config, run="line")
         self.assert_quiet(r)
         page = read_text(self.path("line", "report.html"))
-        self.assertGreaterEqual(page.count('<img alt="" loading="lazy"'), 24)
+        self.assertGreaterEqual(page.count('<img alt=""'), 24)
 
     @unittest.skipUnless(BROWSER, NO_BROWSER)
     def test_browser(self):

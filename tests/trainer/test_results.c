@@ -103,9 +103,10 @@ static void test_csv(void **state)
 	assert_ok(ct_report_write_run(run, &no_data, &path));
 	text = read_file(run, "results.csv");
 	assert_string_equal(
-		text, "epoch,time,train/loss,metrics/accuracy_top1,metrics/accuracy_top5,val/loss,lr/pg0,step,images,images_per_sec\n"
-		      "1,0.5,0.1,0.875,1,0.25,0.05,2,60,60\n"
-		      "2,0.75,0.30000000000000004,,,,0.05,4,60,240\n");
+		text,
+		"epoch,time,train/loss,metrics/accuracy_top1,metrics/accuracy_top5,val/loss,lr/pg0,step,images,images_per_sec\n"
+		"1,0.5,0.1,0.875,1,0.25,0.05,2,60,60\n"
+		"2,0.75,0.30000000000000004,,,,0.05,4,60,240\n");
 	ct_free(text);
 	ct_free(path);
 	ct_free(run);
@@ -136,7 +137,8 @@ static void test_hostile(void **state)
 static ct_json *charts_of(const char *page)
 {
 	ct_json *charts;
-	const char *begin = strstr(page, "id=\"charts\">") + strlen("id=\"charts\">"), *end = strstr(begin, "</script>");
+	const char *begin = strstr(page, "id=\"charts\">") + strlen("id=\"charts\">"),
+		   *end = strstr(begin, "</script>");
 	assert_ok(ct_json_parse(begin, (size_t)(end - begin), "charts", &charts));
 	return charts;
 }
@@ -160,7 +162,9 @@ static void test_long(void **state)
 	char *path, *text;
 	for (int i = 1; i <= N; i++)
 		ct_str_addf(&lines, "{\"v\":1,\"kind\":\"step\",\"step\":%d,\"loss\":%s,\"lr\":0.1}\n", i,
-			    i == SPIKE ? "9" : i == DIP ? "0.5" : "1.25");
+			    i == SPIKE ? "9"
+			    : i == DIP ? "0.5"
+				       : "1.25");
 	char *run = new_run("long", lines.s, lines.len);
 	assert_ok(ct_report_write_run(run, &no_data, &path));
 	text = read_file(run, "report.html");
@@ -197,11 +201,40 @@ static void test_little(void **state)
 	ct_free(runs[1]);
 }
 
+/* Checkpoints that follow each other share a row, and starts of the finished run do not change its result. */
+static void test_events(void **state)
+{
+	(void)state;
+	static const char lines[] =
+		"{\"v\":1,\"kind\":\"run\",\"host\":\"a\",\"world_size\":1,\"resumed_step\":0}\n"
+		"{\"v\":1,\"kind\":\"checkpoint\",\"step\":2,\"bytes\":1e6,\"seconds\":0.25,\"exposed_seconds\":0.5}\n"
+		"{\"v\":1,\"kind\":\"straggler\",\"step\":3,\"rank\":1,\"host\":\"a\",\"late_ms\":7,\"phase\":\"data\"}\n"
+		"{\"v\":1,\"kind\":\"checkpoint\",\"step\":4,\"bytes\":1e6,\"seconds\":0.1,\"exposed_seconds\":0.001}\n"
+		"{\"v\":1,\"kind\":\"epoch\",\"epoch\":0,\"step\":5,\"seconds\":1}\n"
+		"{\"v\":1,\"kind\":\"checkpoint\",\"step\":6,\"bytes\":3e6,\"seconds\":0.1,\"exposed_seconds\":0.002}\n"
+		"{\"v\":1,\"kind\":\"end\",\"status\":\"done\",\"step\":6,\"seconds\":9,\"images_per_sec\":77}\n"
+		"{\"v\":1,\"kind\":\"run\",\"host\":\"b\",\"world_size\":1,\"resumed_step\":6}\n"
+		"{\"v\":1,\"kind\":\"end\",\"status\":\"already finished\",\"step\":6,\"seconds\":0.5,\"images_per_sec\":0}\n";
+	char *run = new_run("events", lines, sizeof(lines) - 1), *path;
+	assert_ok(ct_report_write_run(run, &no_data, &path));
+	char *text = read_file(run, "report.html");
+	assert_non_null(strstr(text, "Checkpoint of 1 MB in 250 ms; training waited for 500 ms"));
+	assert_non_null(strstr(text, "2 checkpoints since step 4, the last of 3 MB; training waited for 3 ms in all"));
+	assert_null(strstr(text, "Checkpoint of 3 MB"));
+	assert_non_null(strstr(text, "<b>77</b><span>images per second"));
+	assert_non_null(strstr(text, "<b>9.0 s</b><span>duration"));
+	assert_null(strstr(text, "already finished"));
+	assert_null(strstr(text, "Resumed"));
+	ct_free(text);
+	ct_free(path);
+	ct_free(run);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_load), cmocka_unit_test(test_csv),    cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_long), cmocka_unit_test(test_little),
+		cmocka_unit_test(test_long), cmocka_unit_test(test_little), cmocka_unit_test(test_events),
 	};
 	return cmocka_run_group_tests_name("results", tests, tmpdir_setup, tmpdir_teardown);
 }

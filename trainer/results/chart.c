@@ -5,9 +5,11 @@
 #include <string.h>
 
 #define LEFT 52 /* space for the labels of the vertical axis */
-#define TOP 40
+#define TOP 10
+#define HEADER 30 /* title and legend */
 #define BOTTOM 34
 #define RIGHT 14
+#define MAX_BAR 64 /* width */
 #define TITLE_SIZE 14
 #define LABEL_SIZE 11
 #define LETTER (0.58 * LABEL_SIZE) /* estimated width */
@@ -183,20 +185,21 @@ static void draw_legend(const struct ct__chart *c, double x, double right, doubl
 		if (!s->name)
 			continue;
 		const double width = LETTER * (double)strlen(s->name);
-		if (right - width - 24 < least)
+		if (right - width - 15 < least)
 			break;
 		to->text(to, right, y, LABEL_SIZE, -1, INK_MUTED, s->name);
-		right -= width + 6;
-		to->lines(to, (struct ct__point[]){{right - 14, y - 4}, {right, y - 4}}, 2,
+		right -= width + 5;
+		to->lines(to, (struct ct__point[]){{right - 10, y - 4}, {right, y - 4}}, 2,
 			  (struct ct__pen){s->ink, 2.5, 1, s->dashed});
-		right -= 14 + 12;
+		right -= 10 + 10;
 	}
 }
 
 static void draw_bars(const struct ct__series *s, const struct ct__plot *plot, struct ct__canvas *to)
 {
 	const double bottom = plot->y + plot->h;
-	const double width = s->n > 1 ? to_x(plot, s->p[1].x) - to_x(plot, s->p[0].x) : plot->w;
+	const double space = s->n > 1 ? to_x(plot, s->p[1].x) - to_x(plot, s->p[0].x) : plot->w,
+		     width = fmin(space, MAX_BAR);
 	for (size_t i = 0; i < s->n; i++) {
 		const double y = to_y(plot, s->p[i].y), x = to_x(plot, s->p[i].x) - width / 2;
 		to->rect(to, x + 0.5, y, width > 3 ? width - 1 : width, bottom - y, s->ink, 1);
@@ -218,14 +221,20 @@ static void draw_series(const struct ct__series *s, const struct ct__plot *plot,
 		to->rect(to, p[i].x - 2.5, p[i].y - 2.5, 5, 5, s->ink, 1);
 }
 
-void ct__chart_draw(const struct ct__chart *c, double x, double y, double w, double h, struct ct__canvas *to,
-		    struct ct__plot *plot)
+void ct__chart_draw_plot(const struct ct__chart *c, double x, double y, double w, double h, struct ct__canvas *to,
+			 struct ct__plot *plot)
 {
 	*plot = (struct ct__plot){.x = x + LEFT, .y = y + TOP, .w = w - LEFT - RIGHT, .h = h - TOP - BOTTOM};
 	find_range(c, plot);
-	to->text(to, x + 14, y + 24, TITLE_SIZE, 1, INK_TEXT, c->title);
-	draw_legend(c, x + 14, x + w - RIGHT, y + 24, to);
 	draw_axes(c, plot, to);
 	for (int i = 0; i < c->n; i++)
 		draw_series(&c->series[i], plot, to);
+}
+
+void ct__chart_draw(const struct ct__chart *c, double x, double y, double w, double h, struct ct__canvas *to)
+{
+	struct ct__plot plot;
+	to->text(to, x + 14, y + 24, TITLE_SIZE, 1, INK_TEXT, c->title);
+	draw_legend(c, x + 14, x + w - RIGHT, y + 24, to);
+	ct__chart_draw_plot(c, x, y + HEADER, w, h - HEADER, to, &plot);
 }

@@ -40,9 +40,11 @@ struct ct__plot {
  * properties. */
 enum ct_status ct__chart_add(struct ct__chart *c, struct ct__series like, const struct ct__point *p, size_t n) CT_MUST_CHECK;
 void ct__chart_release(struct ct__chart *c);
-/* Draws the chart to the rectangle at (x, y). *plot is where the values are. */
-void ct__chart_draw(const struct ct__chart *c, double x, double y, double w, double h, struct ct__canvas *to,
-		    struct ct__plot *plot);
+/* Draws the chart to the rectangle at (x, y). */
+void ct__chart_draw(const struct ct__chart *c, double x, double y, double w, double h, struct ct__canvas *to);
+/* The same without the title and the legend. *plot is where the values are. */
+void ct__chart_draw_plot(const struct ct__chart *c, double x, double y, double w, double h, struct ct__canvas *to,
+			 struct ct__plot *plot);
 /* Formats a number for labels: "12", "0.0012", "4.5k". */
 void ct__chart_number(double v, bool share, char *out, size_t size);
 

@@ -87,7 +87,7 @@ static enum ct_status add_accuracy(struct ct__chart *c, const struct ct_run_file
 static enum ct_status add_times(struct ct__chart *c, const struct ct_table *t)
 {
 	static const char *const names[] = {"data", "forward", "backward", "waiting", "optimizer", "other"};
-	static const int inks[] = {2, 0, 5, 4, 3, 6};
+	static const int inks[] = {2, 0, 5, 1, 3, 6};
 	enum { PARTS = 6 };
 	const size_t per_bin = (t->n + BINS - 1) / BINS, bins = t->n > 0 ? t->n / per_bin : 0;
 	struct ct__point p[PARTS][BINS];
@@ -118,7 +118,7 @@ static enum ct_status add_ranks(struct ct__chart *c, const ct_json *epoch)
 {
 	static const char *const keys[] = {"rank_data_seconds", "rank_compute_seconds", "rank_waiting_seconds"};
 	static const char *const names[] = {"data", "compute", "waiting"};
-	static const int inks[] = {2, 0, 4};
+	static const int inks[] = {2, 0, 1};
 	enum { PARTS = 3, MAX_RANKS = 1024 };
 	const size_t n = epoch ? ct_json_len(ct_json_get(epoch, keys[0])) : 0;
 	struct ct__point *p;

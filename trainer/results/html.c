@@ -13,12 +13,23 @@ void ct__html_text(struct ct_str *out, const char *text)
 	ct_str_add_escaped(&plain, text, strlen(text), MAX_TEXT);
 	for (const char *s = ct_str_text(&plain); *s; s++) {
 		switch (*s) {
-		case '&': ct_str_add(out, "&amp;"); break;
-		case '<': ct_str_add(out, "&lt;"); break;
-		case '>': ct_str_add(out, "&gt;"); break;
-		case '"': ct_str_add(out, "&quot;"); break;
-		case '\'': ct_str_add(out, "&#39;"); break;
-		default: ct_str_add_bytes(out, s, 1);
+		case '&':
+			ct_str_add(out, "&amp;");
+			break;
+		case '<':
+			ct_str_add(out, "&lt;");
+			break;
+		case '>':
+			ct_str_add(out, "&gt;");
+			break;
+		case '"':
+			ct_str_add(out, "&quot;");
+			break;
+		case '\'':
+			ct_str_add(out, "&#39;");
+			break;
+		default:
+			ct_str_add_bytes(out, s, 1);
 		}
 	}
 	out->failed |= plain.failed;
@@ -29,7 +40,8 @@ static void add_base64(struct ct_str *out, const uint8_t *p, size_t n)
 {
 	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	for (size_t i = 0; i < n; i += 3) {
-		const uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
+		const uint32_t v =
+			(uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
 		const char four[4] = {digits[v >> 18], digits[v >> 12 & 63], i + 1 < n ? digits[v >> 6 & 63] : '=',
 				      i + 2 < n ? digits[v & 63] : '='};
 		ct_str_add_bytes(out, four, 4);
@@ -56,8 +68,9 @@ enum ct_status ct__html_begin(struct ct__html *h, const char *title)
 			    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
 			    "style-src 'unsafe-inline'; script-src 'sha256-");
 	add_base64(&h->out, digest, sizeof(digest));
-	ct_str_add(&h->out, "'\">\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-			    "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n");
+	ct_str_add(&h->out,
+		   "'\">\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+		   "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n");
 	ct__html_element(h, "title", title);
 	ct_str_addf(&h->out, "<style>\n%s</style></head><body><main>\n", ct__page_style);
 	return h->charts ? ct_str_status(&h->out) : CT_NOMEM;
@@ -131,11 +144,24 @@ enum ct_status ct__html_chart(struct ct__html *h, const struct ct__chart *c, dou
 	struct ct__svg svg;
 	struct ct__plot plot;
 	ct__svg_init(&svg, &h->out);
-	ct_str_addf(&h->out, "<figure class=\"card\"><svg viewBox=\"0 0 %g %g\" role=\"img\" data-chart=\"%zu\" aria-label=\"",
-		    width, height, ct_json_len(h->charts));
+	ct_str_add(&h->out, "<figure class=\"card\"><figcaption>");
+	ct__html_element(h, "b", c->title);
+	const bool bars = c->n > 0 && c->series[0].bar; /* the first series is at the top of the bars */
+	for (int i = 0; i < c->n; i++) {
+		const struct ct__series *s = &c->series[bars ? c->n - 1 - i : i];
+		if (!s->name)
+			continue;
+		ct_str_addf(&h->out, "<span><i class=\"chip b%d\"></i>", s->ink);
+		ct__html_text(&h->out, s->name);
+		ct_str_add(&h->out, "</span>");
+	}
+	ct_str_addf(
+		&h->out,
+		"</figcaption><svg class=\"chart\" viewBox=\"0 0 %g %g\" role=\"img\" data-chart=\"%zu\" aria-label=\"",
+		width, height, ct_json_len(h->charts));
 	ct__html_text(&h->out, c->title);
 	ct_str_add(&h->out, "\">");
-	ct__chart_draw(c, 0, 0, width, height, &svg.canvas, &plot);
+	ct__chart_draw_plot(c, 0, 0, width, height, &svg.canvas, &plot);
 	ct_str_add(&h->out, "</svg></figure>\n");
 	ct_json_push(h->charts, chart_values(c, &plot));
 	return ct_str_status(&h->out);

@@ -19,7 +19,7 @@ enum ct_status ct__html_begin(struct ct__html *h, const char *title) CT_MUST_CHE
 /* Completes the page in h->out. */
 enum ct_status ct__html_end(struct ct__html *h) CT_MUST_CHECK;
 void ct__html_release(struct ct__html *h);
-/* Adds the chart as SVG of this size. */
+/* Adds the chart as SVG of this size, with its title and legend above it. */
 enum ct_status ct__html_chart(struct ct__html *h, const struct ct__chart *c, double width, double height) CT_MUST_CHECK;
 /* Adds <TAG>text</TAG>, escaped. */
 void ct__html_element(struct ct__html *h, const char *tag, const char *text);

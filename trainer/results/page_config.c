@@ -10,10 +10,10 @@ static bool is_default(const struct ct_run_setting *s)
 	return strcmp(s->origin, "default") == 0;
 }
 
-static void begin_section(struct ct__page *p, const char *title)
+static void begin_section(struct ct__page *p, const char *title, const char *class)
 {
 	ct__html_element(&p->html, "h2", title);
-	ct_str_add(&p->html.out, "<div class=\"card pad\">");
+	ct_str_addf(&p->html.out, "<div class=\"card pad %s\">", class);
 }
 
 static void mono_cell(struct ct__page *p, const char *text)
@@ -26,7 +26,7 @@ static void mono_cell(struct ct__page *p, const char *text)
 static void config_of_one(struct ct__page *p)
 {
 	const struct ct_run_files *r = &p->runs[0];
-	begin_section(p, "Configuration");
+	begin_section(p, "Configuration", "config");
 	for (int all = 0; all < 2; all++) {
 		if (all)
 			ct_str_addf(&p->html.out, "<details><summary>All %zu keys</summary>", r->n_settings);
@@ -81,7 +81,7 @@ static void config_of_several(struct ct__page *p)
 		if (equal)
 			ct_str_add(&p->html.out, "<details><summary>Keys with the same value in all runs</summary>");
 		else
-			begin_section(p, "Differences in the configuration");
+			begin_section(p, "Differences in the configuration", "wider");
 		run_titles(p, "key");
 		for (int k = 0; k < p->n; k++) {
 			for (size_t i = 0; i < p->runs[k].n_settings; i++) {
@@ -121,7 +121,7 @@ static void add_member(struct ct__page *p, const ct_json *line, const char *key)
 	if (v && ct_json_as_i64(v, &integer))
 		ct_str_addf(&p->html.out, "%lld", (long long)integer);
 	else if (v && ct_json_as_f64(v, &number))
-		ct_str_addf(&p->html.out, "%.10g", number);
+		ct_str_addf(&p->html.out, fabs(number) < 1000 ? "%.4g" : "%.10g", number);
 	ct_str_add(&p->html.out, "</td>");
 }
 
@@ -164,7 +164,7 @@ void ct__page_environment(struct ct__page *p)
 		{"digest of the configuration", "config_digest", false},
 		{"digest of the weights", "weights_digest", true},
 	};
-	begin_section(p, "Environment");
+	begin_section(p, "Environment", p->n > 1 ? "wider" : "");
 	run_titles(p, "");
 	for (size_t i = 0; i < CT_ARRAY_LEN(rows); i++)
 		member_row(p, rows[i].title, rows[i].key, rows[i].end);

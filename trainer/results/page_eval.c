@@ -9,8 +9,11 @@
 #include "trainer/results/eval_files.h"
 #include "trainer/results/images_impl.h"
 
-enum { MAX_MATRIX = 40, MAX_CELL_TEXT = 20, MAX_PAIRS = 10, MAX_CLASS_ROWS = 200 };
-enum { SIDE = 560, MATRIX_WIDTH = SIDE, MATRIX_LEFT = 136, MATRIX_TOP = 58, MATRIX_HEIGHT = SIDE - MATRIX_LEFT + MATRIX_TOP };
+enum { MAX_MATRIX = 40, MAX_CELL_TEXT = 20, MAX_PAIRS = 8, MAX_CLASS_ROWS = 200 };
+#define MATRIX_TITLE "Confusion matrix"
+#define MATRIX_NOTE "rows: label, columns: prediction"
+
+enum { SIDE = 560, MATRIX_RIGHT = 16, TITLE_HEIGHT = 34 };
 
 const char *ct__class_name(const struct ct_run_files *r, int k, char *buf, size_t size)
 {
@@ -34,12 +37,31 @@ static void short_name(const struct ct_run_files *r, int k, char *out, size_t si
 	snprintf(out, size, "%.*s%s  %d", (int)n, name, name[n] ? "." : "", k);
 }
 
-static void draw_matrix(const struct ct_run_files *r, const struct ct_scores *s, struct ct__canvas *to)
+/* Where the cells of a matrix are. */
+struct layout {
+	double left, top, cell;
+	int height; /* of the whole drawing */
+};
+
+/* Leaves space for the longest name. */
+static struct layout lay_out(const struct ct_run_files *r, const struct ct_scores *s, double top)
 {
-	const double left = MATRIX_LEFT, top = MATRIX_TOP, cell = (MATRIX_WIDTH - left - 16) / s->n_classes, size = fmin(12, cell * 0.5 + 3);
+	size_t longest = 1;
 	char text[48];
-	to->text(to, 14, 24, 14, 1, INK_TEXT, "Confusion matrix");
-	to->text(to, MATRIX_WIDTH - 16, 24, 11, -1, INK_MUTED, "rows: label, columns: prediction");
+	for (int k = 0; k < s->n_classes; k++) {
+		short_name(r, k, text, sizeof(text));
+		longest = strlen(text) > longest ? strlen(text) : longest;
+	}
+	struct layout l = {.left = 20 + 7.4 * (double)longest, .top = top + 24};
+	l.cell = (SIDE - l.left - MATRIX_RIGHT) / s->n_classes;
+	l.height = (int)(l.top + l.cell * s->n_classes + 16);
+	return l;
+}
+
+static void draw_matrix(const struct ct_run_files *r, const struct ct_scores *s, struct layout l, struct ct__canvas *to)
+{
+	const double left = l.left, top = l.top, cell = l.cell, size = fmin(12, cell * 0.5 + 3);
+	char text[48];
 	for (int k = 0; k < s->n_classes; k++) {
 		const double y = top + cell * (k + 0.5) + size * 0.35;
 		short_name(r, k, text, sizeof(text));
@@ -61,25 +83,37 @@ static void draw_matrix(const struct ct_run_files *r, const struct ct_scores *s,
 	}
 }
 
+/* Begins a figure with a title and a note above the drawing. */
+static void begin_figure(struct ct__page *p, const char *title, const char *note, int height, const char *class)
+{
+	ct_str_addf(&p->html.out,
+		    "<figure class=\"card\"><figcaption><b>%s</b><span>%s</span></figcaption>"
+		    "<svg class=\"%s\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">",
+		    title, note, class, SIDE, height, title);
+}
+
 static void add_matrix(struct ct__page *p, const struct ct_run_files *r, const struct ct_scores *s)
 {
+	const struct layout l = lay_out(r, s, 0);
 	struct ct__svg svg;
 	ct__svg_init(&svg, &p->html.out);
-	ct_str_addf(&p->html.out,
-		    "<figure class=\"card\"><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Confusion matrix\">",
-		    MATRIX_WIDTH, MATRIX_HEIGHT);
-	draw_matrix(r, s, &svg.canvas);
+	begin_figure(p, MATRIX_TITLE, MATRIX_NOTE, l.height, "");
+	draw_matrix(r, s, l, &svg.canvas);
 	ct_str_add(&p->html.out, "</svg></figure>\n");
 }
 
 /* Writes the matrix to eval/confusion.png as well. */
 static enum ct_status write_matrix(const char *dir, const struct ct_run_files *r, const struct ct_scores *s)
 {
+	const struct layout l = lay_out(r, s, TITLE_HEIGHT);
 	struct ct__raster image;
+	struct ct__canvas *to = &image.canvas;
 	char *path = ct_path_join(dir, "confusion.png");
-	enum ct_status st = path ? ct__raster_create(&image, MATRIX_WIDTH, MATRIX_HEIGHT, 2) : CT_NOMEM;
+	enum ct_status st = path ? ct__raster_create(&image, SIDE, l.height, 2) : CT_NOMEM;
 	if (st == CT_OK) {
-		draw_matrix(r, s, &image.canvas);
+		to->text(to, 14, 24, 14, 1, INK_TEXT, MATRIX_TITLE);
+		to->text(to, SIDE - MATRIX_RIGHT, 24, 11, -1, INK_MUTED, MATRIX_NOTE);
+		draw_matrix(r, s, l, to);
 		st = ct_image_write(path, image.rgb, image.w, image.h);
 		ct__raster_release(&image);
 	}
@@ -106,29 +140,28 @@ static void add_pairs(struct ct__page *p, const struct ct_run_files *r, const st
 /* Accuracy by confidence. Where the bars reach the line, the model is right as often as it claims. */
 static void add_calibration(struct ct__page *p, const struct ct_scores *s)
 {
-	const double left = 52, top = 44, w = SIDE - left - 16, h = 230;
+	const double left = 52, top = 10, w = SIDE - left - 16, h = 230;
 	struct ct__svg svg;
 	struct ct__canvas *to = &svg.canvas;
 	char text[48];
 	ct__svg_init(&svg, &p->html.out);
-	ct_str_addf(&p->html.out, "<figure class=\"card\"><svg viewBox=\"0 0 %d %g\" role=\"img\" aria-label=\"Calibration\">",
-		    SIDE, top + h + 36);
-	to->text(to, 14, 24, 14, 1, INK_TEXT, "Calibration");
 	snprintf(text, sizeof(text), "expected calibration error %.4f", s->calibration_error);
-	to->text(to, SIDE - 16, 24, 11, -1, INK_MUTED, text);
+	begin_figure(p, "Calibration", text, (int)(top + h + 36), "chart");
 	for (int k = 0; k <= 4; k++) {
 		const double y = top + h * (1 - k / 4.0);
-		to->lines(to, (struct ct__point[]){{left, y}, {left + w, y}}, 2, (struct ct__pen){INK_GRID, 1, 1, false});
+		to->lines(to, (struct ct__point[]){{left, y}, {left + w, y}}, 2,
+			  (struct ct__pen){INK_GRID, 1, 1, false});
 		ct__chart_number(k / 4.0, true, text, sizeof(text));
 		to->text(to, left - 6, y + 4, 11, -1, INK_MUTED, text);
 		to->text(to, left + w * k / 4, top + h + 15, 11, k < 4 ? 0 : -1, INK_MUTED, text);
 	}
-	to->text(to, left + w, top + h + 29, 11, -1, INK_MUTED, "bars: accuracy, by the probability of the predicted class");
+	to->text(to, left + w, top + h + 29, 11, -1, INK_MUTED,
+		 "bars: accuracy, by the probability of the predicted class");
 	for (int i = 0; i < CT_CALIBRATION_BINS; i++) {
 		const double x = left + w * i / CT_CALIBRATION_BINS, bar = w / CT_CALIBRATION_BINS;
 		if (s->bins[i].n > 0) /* bins with few samples are faint */
-			to->rect(to, x + 1, top + h * (1 - s->bins[i].accuracy), bar - 2, h * s->bins[i].accuracy, INK_SERIES,
-				 0.35 + 0.65 * fmin(1, sqrt(10.0 * s->bins[i].n / s->n)));
+			to->rect(to, x + 1, top + h * (1 - s->bins[i].accuracy), bar - 2, h * s->bins[i].accuracy,
+				 INK_SERIES, 0.35 + 0.65 * fmin(1, sqrt(10.0 * s->bins[i].n / s->n)));
 	}
 	to->lines(to, (struct ct__point[]){{left, top + h}, {left + w, top}}, 2,
 		  (struct ct__pen){INK_SERIES + 1, 1.5, 1, true});
@@ -137,16 +170,18 @@ static void add_calibration(struct ct__page *p, const struct ct_scores *s)
 
 static void add_share(struct ct__page *p, double v)
 {
-	ct_str_addf(&p->html.out, "<td class=\"n\"><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span>%.2f%%</td>", 100 * v,
+	ct_str_addf(&p->html.out,
+		    "<td class=\"n\"><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span>%.2f%%</td>", 100 * v,
 		    100 * v);
 }
 
 static void add_classes(struct ct__page *p, const struct ct_run_files *r, const struct ct_scores *s)
 {
 	char name[24];
-	ct_str_add(&p->html.out, "<div class=\"card pad scroll\"><h3>Classes</h3>");
+	ct_str_add(&p->html.out, "<div class=\"card pad scroll classes\"><h3>Classes</h3>");
 	if (s->n_classes > MAX_CLASS_ROWS)
-		ct_str_addf(&p->html.out, "<p class=\"note\">The first %d classes; eval/classes.csv has all of them.</p>",
+		ct_str_addf(&p->html.out,
+			    "<p class=\"note\">The first %d classes; eval/classes.csv has all of them.</p>",
 			    MAX_CLASS_ROWS);
 	ct__page_table(p, "#|class|#samples|#precision|#recall|#F1");
 	for (int k = 0; k < s->n_classes && k < MAX_CLASS_ROWS; k++) {
@@ -159,10 +194,11 @@ static void add_classes(struct ct__page *p, const struct ct_run_files *r, const 
 		add_share(p, c->f1);
 		ct_str_add(&p->html.out, "</tr>\n");
 	}
-	ct_str_addf(&p->html.out,
-		    "<tr class=\"changed\"><td></td><td>mean of the classes</td><td class=\"n\">%u</td><td class=\"n\">%.2f%%</td>"
-		    "<td class=\"n\">%.2f%%</td><td class=\"n\">%.2f%%</td></tr></tbody></table></div>\n",
-		    s->n, 100 * s->precision, 100 * s->recall, 100 * s->f1);
+	ct_str_addf(
+		&p->html.out,
+		"<tr class=\"changed\"><td></td><td>mean of the classes</td><td class=\"n\">%u</td><td class=\"n\">%.2f%%</td>"
+		"<td class=\"n\">%.2f%%</td><td class=\"n\">%.2f%%</td></tr></tbody></table></div>\n",
+		s->n, 100 * s->precision, 100 * s->recall, 100 * s->f1);
 }
 
 static void add_scores(struct ct__page *p, const struct ct_run_files *r, const struct ct_predictions *e,

@@ -12,7 +12,8 @@ enum { MAX_SIDE = 192, PNG_SIDE = 64, QUALITY = 85 };
  * kh rows and kw columns. */
 static enum ct_status add_image(struct ct__page *p, const uint8_t *rgb, int h, int w)
 {
-	const int k = (fmax(h, w) + MAX_SIDE - 1) / MAX_SIDE, kh = fmin(k, h), kw = fmin(k, w), oh = h / kh, ow = w / kw;
+	const int k = (fmax(h, w) + MAX_SIDE - 1) / MAX_SIDE, kh = fmin(k, h), kw = fmin(k, w), oh = h / kh,
+		  ow = w / kw;
 	struct ct_str png = {0};
 	uint8_t *small = NULL, *jpeg = NULL;
 	size_t n = 0;
@@ -25,12 +26,12 @@ static enum ct_status add_image(struct ct__page *p, const uint8_t *rgb, int h, i
 		small[i] = (uint8_t)(sum / (unsigned)(kh * kw));
 	}
 	const bool pixels = oh <= PNG_SIDE && ow <= PNG_SIDE;
-	enum ct_status st = pixels ? ct_png_encode(small, ow, oh, &png)
-				   : ct_image_encode_jpeg(small, ow, oh, QUALITY, &jpeg, &n);
+	enum ct_status st =
+		pixels ? ct_png_encode(small, ow, oh, &png) : ct_image_encode_jpeg(small, ow, oh, QUALITY, &jpeg, &n);
 	if (st == CT_OK && pixels)
 		st = ct_str_status(&png);
 	if (st == CT_OK) {
-		ct_str_addf(&p->html.out, "<img alt=\"\" loading=\"lazy\"%s src=\"", pixels ? " class=\"small\"" : "");
+		ct_str_addf(&p->html.out, "<img alt=\"\"%s src=\"", pixels ? " class=\"small\"" : "");
 		if (pixels)
 			ct__html_data_url(&p->html.out, "image/png", png.s, png.len);
 		else
@@ -58,7 +59,8 @@ static enum ct_status add_figure(void *user, const struct ct_run_image *image)
 	const float *row = image->prediction;
 	char name[24];
 	if (!s->begun)
-		ct_str_addf(&p->html.out, "<h2>%s</h2>\n<p class=\"note\">%s</p>\n<div class=\"images\">\n", s->title, s->note);
+		ct_str_addf(&p->html.out, "<h2>%s</h2>\n<p class=\"note\">%s</p>\n<div class=\"images\">\n", s->title,
+			    s->note);
 	s->begun = true;
 	ct_str_add(&p->html.out, "<figure title=\"");
 	ct__html_text(&p->html.out, image->key);
@@ -116,9 +118,28 @@ static int dims_of(const void *user, int i, int64_t dims[4])
 	return d.ndim;
 }
 
+/* Each filter is an image of its own, so that they form as many columns as the page has space for. */
+static enum ct_status add_filters(struct ct__page *p, const struct ct_filters *l, const float *v)
+{
+	struct ct_filters one = *l;
+	struct ct_str png = {0};
+	enum ct_status st = CT_OK;
+	one.n = 1;
+	ct_str_add(&p->html.out, "<div class=\"card pad filters\">");
+	for (int k = 0; k < l->n && st == CT_OK; k++) {
+		ct_str_clear(&png);
+		st = ct_run_images_draw_filters(&one, v + (size_t)k * (size_t)(l->c * l->h * l->w), &png);
+		ct_str_add(&p->html.out, "<img class=\"small\" alt=\"\" src=\"");
+		ct__html_data_url(&p->html.out, "image/png", png.s, png.len);
+		ct_str_add(&p->html.out, "\">");
+	}
+	ct_str_add(&p->html.out, "</div>\n");
+	ct_str_release(&png);
+	return st;
+}
+
 static enum ct_status show_filters(struct ct__page *p, const struct ct_report_data *data, const ct_safetensors *t)
 {
-	struct ct_str png = {0};
 	struct ct_tensor_desc d;
 	struct ct_filters l;
 	const int i = ct_run_images_find_filters(data, dims_of, t, &l);
@@ -128,18 +149,14 @@ static enum ct_status show_filters(struct ct__page *p, const struct ct_report_da
 	ct_safetensors_at(t, i, &d, NULL);
 	CT_TRY_ALLOC(v = CT_NEW_ARRAY(float, ct_tensor_n(&d)));
 	enum ct_status st = ct_safetensors_read(t, i, v, ct_tensor_n(&d));
-	if (st == CT_OK)
-		st = ct_run_images_draw_filters(&l, v, &png);
 	if (st == CT_OK) {
 		ct_str_add(&p->html.out, "<h2>Weights of the first layer</h2>\n<p class=\"note\"><code>");
 		ct__html_text(&p->html.out, d.name);
-		ct_str_addf(&p->html.out, "</code>, %d of %lld filters, each from its lowest to its highest value.</p>\n",
-			    l.n, (long long)l.total);
-		ct_str_add(&p->html.out, "<div class=\"card pad\"><img class=\"filters small\" alt=\"\" src=\"");
-		ct__html_data_url(&p->html.out, "image/png", png.s, png.len);
-		ct_str_add(&p->html.out, "\"></div>\n");
+		ct_str_addf(&p->html.out,
+			    "</code>, %d of %lld filters, each from its lowest to its highest value.</p>\n", l.n,
+			    (long long)l.total);
+		st = add_filters(p, &l, v);
 	}
-	ct_str_release(&png);
 	ct_free(v);
 	return st;
 }

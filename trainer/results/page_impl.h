@@ -26,6 +26,8 @@ void ct__page_events(struct ct__page *p);
 /* page_overview.c */
 void ct__page_overview(struct ct__page *p);
 void ct__page_epochs(struct ct__page *p);
+/* The bottleneck report of the last epoch of a single run. */
+void ct__page_bottleneck(struct ct__page *p);
 
 /* Return the best accuracy of a run, or NaN, and the seconds of all its processes. */
 double ct__run_best_top1(const struct ct_run_files *r);

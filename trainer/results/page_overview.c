@@ -137,11 +137,16 @@ static void overview_of_one(struct ct__page *p)
 		ct__html_text(&p->html.out, ct_line_str(r->end, "message", ""));
 		ct_str_add(&p->html.out, "</p>\n");
 	}
-	if (ct_line_str(r->epoch, "verdict", "")[0]) {
-		ct_str_add(&p->html.out, "<p class=\"note\">Last epoch: ");
-		ct__html_text(&p->html.out, ct_line_str(r->epoch, "verdict", ""));
-		ct_str_add(&p->html.out, "</p>\n");
-	}
+}
+
+void ct__page_bottleneck(struct ct__page *p)
+{
+	const char *text = p->n == 1 ? ct_line_str(p->runs[0].epoch, "verdict", "") : "";
+	if (!text[0])
+		return;
+	ct_str_add(&p->html.out, "<div class=\"card pad wide\"><h3>Bottleneck in the last epoch</h3>");
+	ct__html_element(&p->html, "p", text);
+	ct_str_add(&p->html.out, "</div>\n");
 }
 
 static void overview_of_several(struct ct__page *p)
@@ -218,7 +223,8 @@ void ct__page_epochs(struct ct__page *p)
 			ct__html_text(&p->html.out, p->names[k]);
 		}
 		ct_str_add(&p->html.out, "</summary><div class=\"card pad scroll\">");
-		ct__page_table(p, "#epoch|#step|#training loss|#evaluation loss|#top-1|#top-5|#images|#images/s|#seconds");
+		ct__page_table(p,
+			       "#epoch|#step|#training loss|#evaluation loss|#top-1|#top-5|#images|#images/s|#seconds");
 		for (size_t i = skip; i < r->epochs.n; i++)
 			add_epoch(p, r, i, &eval);
 		ct_str_add(&p->html.out, "</tbody></table></div></details>\n");

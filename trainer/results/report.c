@@ -9,6 +9,7 @@
 
 #define CHART_WIDTH 560
 #define CHART_HEIGHT 300
+#define PLOT_HEIGHT 270 /* without title and legend */
 #define PNG_SCALE 2
 
 static enum ct_status add_curves(struct ct__page *p)
@@ -18,16 +19,18 @@ static enum ct_status add_curves(struct ct__page *p)
 	ct_str_add(&p->html.out, "<h2>Curves</h2>\n<div class=\"grid\">\n");
 	for (int i = 0; i < N_CURVES; i++) {
 		if (st == CT_OK && charts[i].n > 0)
-			st = ct__html_chart(&p->html, &charts[i], CHART_WIDTH, CHART_HEIGHT);
+			st = ct__html_chart(&p->html, &charts[i], CHART_WIDTH, PLOT_HEIGHT);
 		ct__chart_release(&charts[i]);
 	}
+	ct__page_bottleneck(p);
 	ct_str_add(&p->html.out, "</div>\n");
 	return st;
 }
 
 static enum ct_status make_page(struct ct__page *p, const struct ct_report_data *data)
 {
-	char *title = p->n == 1 ? ct_strfmt("%s - ctrain report", p->names[0]) : ct_strfmt("%d runs - ctrain report", p->n);
+	char *title =
+		p->n == 1 ? ct_strfmt("%s - ctrain report", p->names[0]) : ct_strfmt("%d runs - ctrain report", p->n);
 	enum ct_status st = title ? ct__html_begin(&p->html, title) : CT_NOMEM;
 	ct_free(title);
 	CT_TRY(st);
@@ -52,7 +55,8 @@ static enum ct_status make_page(struct ct__page *p, const struct ct_report_data 
 	return ct__html_end(&p->html);
 }
 
-static enum ct_status write_page(const struct ct_run_files *runs, int n, const struct ct_report_data *data, const char *out)
+static enum ct_status write_page(const struct ct_run_files *runs, int n, const struct ct_report_data *data,
+				 const char *out)
 {
 	const char **names = CT_NEW_ARRAY(const char *, (size_t)n);
 	enum ct_status st = names ? CT_OK : CT_NOMEM;
@@ -108,7 +112,6 @@ static enum ct_status write_png(const struct ct_run_files *r)
 	struct ct__chart charts[N_CURVES] = {0};
 	const char *name = r->dir;
 	struct ct__raster image = {0};
-	struct ct__plot plot;
 	int n = 0, at = 0;
 	char *path = ct_path_join(r->dir, "results.png");
 	enum ct_status st = path ? ct__curves_make(r, &name, 1, charts) : CT_NOMEM;
@@ -118,8 +121,8 @@ static enum ct_status write_png(const struct ct_run_files *r)
 		st = ct__raster_create(&image, 2 * CHART_WIDTH, (n + 1) / 2 * CHART_HEIGHT, PNG_SCALE);
 	for (int i = 0; i < N_CURVES; i++) {
 		if (st == CT_OK && charts[i].n > 0) {
-			ct__chart_draw(&charts[i], at % 2 * CHART_WIDTH, at / 2 * CHART_HEIGHT, CHART_WIDTH, CHART_HEIGHT,
-				       &image.canvas, &plot);
+			ct__chart_draw(&charts[i], at % 2 * CHART_WIDTH, at / 2 * CHART_HEIGHT, CHART_WIDTH,
+				       CHART_HEIGHT, &image.canvas);
 			at++;
 		}
 		ct__chart_release(&charts[i]);

@@ -12,9 +12,10 @@
 #define MAX_CONFIG ((size_t)1 << 20)
 #define MAX_DEPTH 8 /* of sections in config.yaml */
 
-static const char *const step_names[CT_STEP_COLUMNS] = {
-	"step",       "loss",        "lr",              "images_per_sec", "grad_norm", "data_ms",
-	"forward_ms", "backward_ms", "exposed_comm_ms", "optim_ms",       "other_ms"};
+static const char *const step_names[CT_STEP_COLUMNS] = {"step",           "loss",        "lr",
+							"images_per_sec", "grad_norm",   "data_ms",
+							"forward_ms",     "backward_ms", "exposed_comm_ms",
+							"optim_ms",       "other_ms"};
 static const char *const epoch_names[CT_EPOCH_COLUMNS] = {"epoch",  "step",         "train_loss",
 							  "images", "timed_images", "seconds"};
 static const char *const eval_names[CT_EVAL_COLUMNS] = {"epoch", "step", "loss", "top1", "top5"};
@@ -53,6 +54,15 @@ double ct_line_f64(const ct_json *line, const char *key)
 	return j && ct_json_as_f64(j, &v) ? v : NAN;
 }
 
+static const ct_json *find_last(const struct ct_run_files *r, const char *kind)
+{
+	for (size_t i = r->n_lines; i-- > 0;) {
+		if (strcmp(ct_line_str(r->lines[i], "kind", ""), kind) == 0)
+			return r->lines[i];
+	}
+	return NULL;
+}
+
 /* Takes `line`. */
 static enum ct_status add_line(struct ct_run_files *r, ct_json *line)
 {
@@ -67,6 +77,15 @@ static enum ct_status add_line(struct ct_run_files *r, ct_json *line)
 	if (st < 0 || strcmp(kind, "step") == 0 || strcmp(kind, "eval") == 0 || !kind[0]) {
 		ct_json_destroy(line);
 		return st;
+	}
+	/* A start of a finished run trains nothing: the result of the run is that of the earlier starts. */
+	if (r->end && strcmp(kind, "end") == 0 && strcmp(ct_line_str(line, "status", ""), "already finished") == 0) {
+		ct_json_destroy(line);
+		if (r->n_lines > 0 && r->lines[r->n_lines - 1] == r->run) {
+			ct_json_destroy(r->lines[--r->n_lines]);
+			r->run = find_last(r, "run");
+		}
+		return CT_OK;
 	}
 	if (r->n_lines == r->cap_lines) {
 		ct_json **lines = ct_array_grow(r->lines, r->n_lines, &r->cap_lines, sizeof(*lines));
