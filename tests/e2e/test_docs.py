@@ -10,6 +10,11 @@ import subprocess
 import time
 import unittest
 
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
 import doc_commands
 from harness import SOURCE, Case, main, read_text
 
@@ -79,6 +84,24 @@ class Docs(Case):
     def schema(self, section, key):
         with open(os.path.join(SOURCE, "docs", "config.schema.json"), encoding="utf-8") as f:
             return json.load(f)["properties"][section]["properties"][key]
+
+    @unittest.skipUnless(jsonschema, "no python3-jsonschema")
+    def test_json_schema(self):
+        """The schema is valid, as are its defaults and examples, and it accepts the configs and refuses wrong values."""
+        with open(os.path.join(SOURCE, "docs", "config.schema.json"), encoding="utf-8") as f:
+            schema = json.load(f)
+        jsonschema.Draft7Validator.check_schema(schema)
+        keys = [("", schema)]
+        for name, part in keys:
+            for value in part.get("examples", []) + ([part["default"]] if "default" in part else []):
+                with self.subTest(key=name, value=value):
+                    jsonschema.Draft7Validator(part).validate(value)
+            keys += [(f"{name}.{k}", p) for k, p in part.get("properties", {}).items()]
+        self.assertGreater(sum("examples" in part for _, part in keys), 30)
+        good = {"optim": {"lr": 0.1}, "schedule": {"milestones": [30, 60]}, "launch": {"procs": "auto"}}
+        jsonschema.Draft7Validator(schema).validate(good)
+        for bad in ({"optim": {"lr": 0}}, {"optim": {"learning_rate": 0.1}}, {"schedule": {"milestones": 30}}):
+            self.assertFalse(jsonschema.Draft7Validator(schema).is_valid(bad), bad)
 
     def test_row_40_communicators(self):
         """DISTRIBUTED.md describes every communicator."""

@@ -85,9 +85,39 @@ static void test_json_schema(void **state)
 	assert_true(bound == 1000);
 	assert_int_equal(ct_json_len(ct_json_get(schema_of(root, "optim.name"), "enum")), CT_N_OPTIMIZERS);
 	assert_int_equal(ct_json_len(ct_json_get(schema_of(root, "launch.procs"), "anyOf")), 2);
+	lr = ct_json_at(ct_json_get(schema_of(root, "schedule.milestones"), "examples"), 0);
+	assert_int_equal(ct_json_len(lr), 3);
+	assert_string_equal(ct_json_as_str(ct_json_at(ct_json_get(schema_of(root, "launch.devices"), "examples"), 0)), "0,2");
 	ct_json_destroy(root);
 	expect_file(CT_SOURCE_DIR "/docs/config.schema.json", &text);
 	ct_str_release(&text);
+}
+
+/* Each example is a value that the key accepts. */
+static void test_examples(void **state)
+{
+	size_t n = 0;
+
+	(void)state;
+	for (size_t i = 0; i < ct__key_count(); i++) {
+		const struct ct_key *k = ct__key_at(i);
+		struct ct_config_set set = {.key = k->name, .value = k->example, .origin = "example"};
+		struct ct_config *c = NULL;
+		char about[80];
+
+		if (!k->example)
+			continue;
+		n++;
+		/* A value that does not fit: `optim.lr: "x" is not a number`. Other errors are about other keys that are
+		 * missing, or do not apply. */
+		snprintf(about, sizeof(about), "%s: \"", k->name);
+		if (ct_config_load(CT_SOURCE_DIR "/configs/smoke.yaml", &set, 1, &c) != CT_OK &&
+		    strstr(ct_error_message(), about))
+			fail_msg("%s: %s", k->name, ct_error_message());
+		ct_error_clear();
+		ct_config_destroy(c);
+	}
+	assert_true(n > 30);
 }
 
 static void test_help(void **state)
@@ -115,6 +145,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_page),
 		cmocka_unit_test(test_json_schema),
+		cmocka_unit_test(test_examples),
 		cmocka_unit_test(test_help),
 	};
 

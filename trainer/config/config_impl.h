@@ -53,6 +53,7 @@ struct ct_key {
 	int min_n, max_n;           /* range of the length of a list */
 	const char *const *choices; /* NULL-terminated array of the allowed strings, or NULL if any is allowed */
 	const char *def;            /* default, in command-line syntax; NULL: none (strings and lists are empty) */
+	const char *example;        /* a typical value, in command-line syntax, or NULL */
 	const char *only;           /* condition for the key to apply, such as "model.name=mlp|layers"; NULL: always */
 	const char *env;            /* environment variable, or NULL */
 	const char *alias;          /* other names of choices, such as "true=global|false=none", or NULL */

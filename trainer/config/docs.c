@@ -220,6 +220,10 @@ static void add_values(const struct ct_key *k, struct ct_str *out)
 	ct__key_add_default(k, &text, "");
 	add_wrapped(out, 4, "%s", ct_str_text(&text));
 	ct_str_clear(&text);
+	if (k->example && strpbrk(k->example, " \""))
+		ct_str_addf(out, "    example: '%s=%s'\n", k->name, k->example);
+	else if (k->example)
+		ct_str_addf(out, "    example: %s=%s\n", k->name, k->example);
 	for (const char *s = k->only; s && *s; s++) {
 		if (*s == '|' || *s == '=')
 			ct_str_add(&text, *s == '|' ? ", " : " ");

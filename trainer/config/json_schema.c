@@ -159,6 +159,15 @@ static ct_json *object_schema(const char *doc)
 	return j;
 }
 
+/* Returns true if a value in command-line syntax is a number. */
+static bool is_number(const struct ct_key *k, const char *text, double *number)
+{
+	const bool yes = k->type != CT_KEY_STR && k->type != CT_KEY_ENUM && ct_parse_f64(text, number) == CT_OK;
+
+	ct_error_clear();
+	return yes;
+}
+
 /* Editors insert the default. */
 static void set_default(ct_json *j, const struct ct_key *k)
 {
@@ -169,13 +178,29 @@ static void set_default(ct_json *j, const struct ct_key *k)
 		return;
 	if (k->type == CT_KEY_BOOL)
 		ct_json_set_bool(j, "default", strcmp(k->def, "true") == 0);
-	else if (k->type == CT_KEY_STR || k->type == CT_KEY_ENUM || ct_parse_f64(k->def, &number) < 0)
+	else if (!is_number(k, k->def, &number))
 		ct_json_set_str(j, "default", k->def);
 	else if (k->type == CT_KEY_INT)
 		ct_json_set_i64(j, "default", (int64_t)number);
 	else
 		ct_json_set_f64(j, "default", number);
-	ct_error_clear();
+}
+
+/* The command-line syntax of a list is JSON. */
+static void set_examples(ct_json *j, const struct ct_key *k)
+{
+	ct_json *examples = ct_json_array(), *list = NULL;
+	double number;
+
+	if (k->example[0] == '[' && ct_json_parse(k->example, strlen(k->example), k->name, &list) == CT_OK)
+		ct_json_push(examples, list);
+	else if (!is_number(k, k->example, &number))
+		ct_json_push_str(examples, k->example);
+	else if (k->type == CT_KEY_INT)
+		ct_json_push_i64(examples, (int64_t)number);
+	else
+		ct_json_push_f64(examples, number);
+	ct_json_set(j, "examples", examples);
 }
 
 static ct_json *key_schema(const struct ct_key *k)
@@ -188,6 +213,8 @@ static ct_json *key_schema(const struct ct_key *k)
 	ct_str_add(&b, ")");
 	ct_json_set_str(j, "description", ct_str_text(&b));
 	set_default(j, k);
+	if (k->example)
+		set_examples(j, k);
 	ct_str_release(&b);
 	return j;
 }
@@ -249,6 +276,7 @@ enum ct_status ct_config_json_schema(struct ct_str *out)
 	ct_json_set_str(base, "description", "Another config file to inherit from; the path is relative to this file.");
 	ct_json_set(all, "base", base);
 	ct_json_set_str(root, "$schema", "http://json-schema.org/draft-07/schema#");
+	ct_json_set_str(root, "$id", "urn:ctrain:config");
 	ct_json_set_str(root, "title", "ctrain configuration");
 	ct_json_set_str(root, "type", "object");
 	ct_json_set_bool(root, "additionalProperties", false);
