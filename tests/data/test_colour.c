@@ -58,7 +58,7 @@ static void expect_next(struct golden *g, int off, const char *what, double valu
 	g->at += BYTES;
 }
 
-/* Places in a nearest-neighbour map that fall on the border of two pixels (a sine of 1/2 ...) may go either way. */
+/* Pixels of a nearest-neighbor map that are on the border of two pixels (a sine of 1/2 ...) may take either value. */
 static void expect_next_map(struct golden *g, const char *what, int magnitude)
 {
 	int n = 0;

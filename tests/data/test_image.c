@@ -369,7 +369,7 @@ static void test_encode(void **state)
 	assert_false(h.progressive);
 	for (int i = 0; i < 70 * 50 * 3; i++)
 		sum += abs(back[i] - rgb[i]);
-	assert_in_range(sum / (70 * 50 * 3), 0, 24); /* checks of 7 by 5 lose their colours in 4:2:0 */
+	assert_in_range(sum / (70 * 50 * 3), 0, 24); /* checks of 7 by 5 lose their colors in 4:2:0 */
 	ct_mem_fail_after(2);
 	assert_int_equal(ct_image_encode_jpeg(rgb, 70, 50, 95, &back, &n), CT_NOMEM);
 	ct_mem_fail_after(0);

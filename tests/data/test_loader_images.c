@@ -136,7 +136,7 @@ static void test_same_for_all(void **state)
 	ct_free(many);
 }
 
-/* Mixed rows are those of the plain loader, pair by pair; the last row of an odd epoch is left alone. */
+/* Mixed rows are those of the plain loader, pair by pair; the last row of an odd epoch is not mixed. */
 static void test_mixed(void **state)
 {
 	struct encoded_set *s = encoded_open(N);

@@ -200,7 +200,7 @@ static void test_keys(void **state)
 	pack_write_image(src, "c/my photo.of.me.JPG", 10, 10);
 	pack_write_image(src, "c.d/x.jpg", 11, 11);
 	pack_ok(dir, src, "t-%d.tar", (struct ct_pack_opts){.threads = 1}, &r);
-	/* No blanks, and the first dot of the last part begins the extension; equal keys are told apart. */
+	/* No spaces, and the extension begins at the first dot of the last part; equal keys are distinguished. */
 	assert_true(has_line(dir, "t-0.idx", " c/a_jpg.jpg "));
 	assert_true(has_line(dir, "t-0.idx", " c/a_jpeg.jpg "));
 	assert_true(has_line(dir, "t-0.idx", " c/my_photo_of_me.jpg "));
@@ -376,9 +376,9 @@ static void test_what_cannot_be(void **state)
 	pack_write_image(loose, "2.jpg", 8, 8);
 	pack_fails(dir, loose, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA,
 		   "1 images are next to the class directories");
-	pack_write_text(dir, "other-3.tar", "somebody else's");
+	pack_write_text(dir, "other-3.tar", "another program's");
 	pack_fails(dir, src, "other-%d.tar", (struct ct_pack_opts){0}, CT_USAGE, "shards with this name already exist");
-	assert_true(has_line(dir, "other-3.tar", "somebody else's"));
+	assert_true(has_line(dir, "other-3.tar", "another program's"));
 	ct_free(loose);
 	ct_free(absent);
 	ct_free(empty);

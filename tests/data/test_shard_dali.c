@@ -61,7 +61,7 @@ static void test_taken(void **state)
 	file_write(p.dir, "s.idx", text, strlen(text));
 	expect_open(&p, CT_SHARD_DALI, 5);
 	expect_open(&p, CT_SHARD_CACHED, 5);
-	/* The shard grew: its index does not fit any more, and is not passed over silently. */
+	/* The shard grew: its index no longer fits, and is not ignored silently. */
 	shard_write(p.dir, "s.tar", "k", 6, 10);
 	assert_int_equal(ct_shard_index_open(p.shard, NULL, &x, &source), CT_DATA);
 	assert_non_null(strstr(ct_error_message(), "idx-stale"));
@@ -74,7 +74,7 @@ static void test_taken(void **state)
 	shard_place_remove(&p);
 }
 
-/* A pipe in the place of DALI's index is none: reading it would wait for ever. */
+/* A pipe instead of DALI's index is not used as one: reading it would wait forever. */
 static void test_pipe(void **state)
 {
 	struct shard_place p = shard_place_make();

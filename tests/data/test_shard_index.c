@@ -48,7 +48,7 @@ static void test_samples(void **state)
 	tar_text(&t, "b.seg.png", "mask");
 	tar_text(&t, "b.Png", "png");
 	tar_text(&t, "b.CLS", " \n1048575\r\n");
-	/* The same key, not a neighbour. */
+	/* The same key, not one next to it. */
 	tar_text(&t, "dir.v1/a.jpg", "im");
 	tar_text(&t, "dir.v1/a.cls", "0");
 	tar_end(&t);

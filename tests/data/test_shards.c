@@ -70,7 +70,7 @@ static void test_reading(void **state)
 	assert_int_equal(ct_dataset_read(d, 0, text, NULL, NULL), CT_BUG);
 	ct_dataset_digest(d, hex[0]);
 	ct_dataset_close(d);
-	/* By another path, from kept indexes: the same content. */
+	/* By another path, from cached indexes: the same content. */
 	path = ct_path_join(dir, "*.tar");
 	assert_ok(open_in("/", path, &d));
 	ct_free(path);

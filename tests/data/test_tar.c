@@ -161,7 +161,7 @@ static void test_numbers(void **state)
 	tar_raw(&t, block, 512);
 	memset(block, 'x', 512);
 	tar_raw(&t, block, 512);
-	/* blanks in front, none behind: 12 digits */
+	/* spaces before the digits, none after them: 12 digits */
 	tar_header(block, TAR_V7, "blank", '0', 0);
 	memcpy(block + 124, "           1", 12);
 	tar_checksum(block);

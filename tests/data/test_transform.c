@@ -221,7 +221,7 @@ static void test_flip(void **state)
 	encoded_close(s);
 }
 
-/* A gray raw image is one channel of the same picture in colour; without a crop it is left as it is. */
+/* A gray raw image is one channel of the same color image; without a crop, it does not change. */
 static void test_raw(void **state)
 {
 	struct raw_set gray = raw_open(31, 17, 1);

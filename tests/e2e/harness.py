@@ -48,7 +48,7 @@ CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 0x4000, 1 << 18  # of unshare and 
 
 
 def shared(*parts):
-    """A path in the folder of real data sets, or None where that is absent."""
+    """A path in the directory of real data sets, or None where that is absent."""
     for root in (os.environ.get("CTRAIN_SHARED", ""), os.path.join(SOURCE, "..", "shared")):
         path = os.path.join(root, *parts)
         if root and os.path.exists(path):
@@ -138,7 +138,7 @@ class Result:
 
 
 class Process:
-    """A started program whose output goes to files: nobody can be blocked by a pipe that is not read."""
+    """A started program whose output goes to files, so that a pipe that is not read cannot block it."""
 
     count = 0
 
@@ -228,7 +228,7 @@ class Case(unittest.TestCase):
         return r
 
     def train(self, *sets, run="run", config=None, expect=OK, **more):
-        """Trains the tiny config (or another) in the folder `run` and returns the Result."""
+        """Trains the tiny config (or another) in the directory `run` and returns the Result."""
         return self.run_ctrain(config or self.config(), f"run.dir={self.path(run)}", *sets, expect=expect, **more)
 
     def start_training(self, *sets, run="run", config=None, **more):
@@ -367,7 +367,7 @@ class Case(unittest.TestCase):
         return sorted(n for n in os.listdir(folder) if n.startswith("step-")) if os.path.isdir(folder) else []
 
     def assert_checkpoints_whole(self, run="run", at_least=1):
-        """Every checkpoint that is listed passes `ckpt verify`, and no temporary folder is left."""
+        """Every checkpoint that is listed passes `ckpt verify`, and no temporary directory is left."""
         names = self.checkpoints(run)
         self.assertGreaterEqual(len(names), at_least, f"checkpoints of {run}: {names}")
         for name in names:

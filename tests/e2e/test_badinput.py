@@ -1,4 +1,4 @@
-"""Broken data, full and unwritable folders, damaged and foreign checkpoints: refused by name, and what was whole stays whole."""
+"""Damaged data, full and unwritable directories, damaged and foreign checkpoints: the error names them, and valid files remain valid."""
 
 import hashlib
 import json
@@ -172,7 +172,7 @@ class DamagedWhileTraining(Disks):
                 shutil.rmtree(self.path(run))
 
     def test_folder_that_vanishes(self):
-        """Somebody removes the run folder: an error that says so, not a crash and not a silent loss."""
+        """If the run directory is removed, an error says so; ctrain does not crash and does not lose results silently."""
         p = self.start_training(*SETS, env={"CTRAIN_FAILPOINT": "step:10@0=stop"})
         pid = self.until_stopped(0, p)
         os.rename(self.path("run"), self.path("gone"))

@@ -1,4 +1,4 @@
-"""`ctrain data pack|check|show`: shards of image folders that any tar reads, packing that is killed or runs out of disk, bad samples in reports, pictures of what training sees."""
+"""`ctrain data pack|check|show`: shards that any tar can read, packing that is killed or runs out of disk space, unreadable samples in reports, images after augmentation."""
 
 import json
 import os
@@ -277,7 +277,7 @@ class Check(Case):
 
     @unittest.skipUnless(BAD, "no ../shared/data/bad")
     def test_files_that_are_known_to_be_bad(self):
-        """A folder of them is read to its end, and what INDEX.tsv says is unusable is reported."""
+        """A directory of such files is read to its end, and the files that are unusable according to INDEX.tsv are reported."""
         with open(os.path.join(BAD, "INDEX.tsv"), encoding="utf-8") as f:
             rows = [line.rstrip("\n").split("\t") for line in f if line.startswith("jpeg/")]
         for path, *_ in rows:

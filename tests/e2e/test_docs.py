@@ -1,5 +1,6 @@
 """What README and docs/ show is true: examples run, files exist, commands and options are known, fields are those that a run writes."""
 
+import ast
 import glob
 import json
 import os
@@ -31,14 +32,18 @@ BANNED = re.compile(
     r"colours?|neighbours?|last words|kept index(es)?|whose turn|an? whole number|texts|goodbyes?|greetings?|our (own )?kernels?|DESIGN [0-9])\b",
     re.I,
 )
-PLAIN = ("README.md", "docs/*.md", "configs/*.yaml", "trainer/*.[ch]", "trainer/*/*.[ch]",
+PLAIN = ("README.md", "docs/*.md", "configs/*.yaml", "trainer/*.[ch]", "trainer/*/*.[ch]", "trainer/*/*/*.[ch]", "bench/*.[ch]",
          "base/*.[ch]", "base/*/*.[ch]", "base/*/*/*.[ch]", "dist/*.[ch]", "dist/*/*.[ch]", "dist/*/*/*.[ch]", "dist/*/*/*.cc",
-         "tests/base/*.[ch]", "tests/dist/*.[ch]",
-         "data/*.[ch]", "data/*/*.[ch]", "infer/*.[ch]", "tests/infer/*.[ch]", "nn/*.[ch]", "nn/*/*.[ch]", "nn/*/*/*.[ch]")
+         "tests/*.[ch]", "tests/base/*.[ch]", "tests/dist/*.[ch]", "tests/nn/*.[ch]", "tests/nn/*/*.[ch]", "tests/data/*.[ch]",
+         "tests/trainer/*.[ch]", "tests/golden/*.[ch]", "tests/e2e/*.py", "examples/*.c",
+         "data/*.[ch]", "data/*/*.[ch]", "infer/*.[ch]", "infer/*/*.[ch]", "tests/infer/*.[ch]", "nn/*.[ch]", "nn/*/*.[ch]", "nn/*/*/*.[ch]")
 
 
 def prose(path, text):
-    """(line, text) of what people read: everything in a page or config; comments and messages in C."""
+    """(line, text) of what people read: everything in a page or config; comments and messages in C, docstrings in Python."""
+    if path.endswith(".py"):
+        documented = (node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)))
+        return [(node.body[0].lineno, ast.get_docstring(node)) for node in documented if ast.get_docstring(node)]
     if not path.endswith((".c", ".h", ".cc")):
         return list(enumerate(text.split("\n"), 1))
     parts = re.finditer(r'/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', text, re.S)
@@ -162,6 +167,7 @@ class Docs(Case):
     def test_plain_english_can_fail(self):
         text = 'int folder; /* of the\n * folder */\nfail("cannot read folder");\n'
         self.assertEqual(["x.c:1: folder", "x.c:3: folder"], banned_words("x.c", text))
+        self.assertEqual(["x.py:2: folder"], banned_words("x.py", 'def folder():\n    """The folder."""\n'))
         self.assertEqual(["x.md:2: nobody"], banned_words("x.md", "fine\nnobody reads it\n"))
 
     def test_paths(self):

@@ -61,7 +61,7 @@ class Doctor(Case):
         return [f for f in report["findings"] if f["check"] not in ("bandwidth", "disk-speed", "slow-resolver")]
 
     def assert_found(self, report, check, node, *texts):
-        """Exactly one finding, with these texts in its sentences."""
+        """Exactly one finding, with these strings in its sentences."""
         findings = self.findings(report)
         self.assertEqual([(f["check"], f.get("node", -1)) for f in findings], [(check, node)], findings)
         found = findings[0]

@@ -74,7 +74,7 @@ class Killed(Kills):
         self.check(SAVE_POINTS[1::3], (0,), ("launcher",))
 
     def test_without_warning(self):
-        """Nobody is stopped before: the others are at work when it happens."""
+        """No rank is stopped before: the other ranks work when it happens."""
         for rank in (0, 1, 2):
             with self.subTest(rank=rank):
                 r = self.train(*SETS, "--procs", 3, run=f"run-{rank}", env={"CTRAIN_FAILPOINT": f"step:9@{rank}"}, expect=COMM)

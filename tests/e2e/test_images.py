@@ -1,4 +1,4 @@
-"""Training on compressed images: folders and shards, bad samples, growing sizes, resumes, prediction; bfloat16 and batch norm over ranks."""
+"""Training on compressed images: directories and shards, unreadable samples, growing sizes, resumes, prediction; bfloat16 and batch norm over ranks."""
 
 import io
 import json
@@ -32,14 +32,14 @@ log: {every: 1}
 
 
 def png(w, h, seed, colour):
-    """Noise around a colour."""
+    """Noise around a color."""
     rng = random.Random(seed)
     rows = b"".join(b"\0" + bytes(min(255, c + rng.randrange(60)) for _ in range(w) for c in colour) for _ in range(h))
     return png_file(w, h, rows)
 
 
 def pictures(n, seed):
-    """n pairs (label, PNG), of various sizes; the label shows in the colour."""
+    """n pairs (label, PNG), of various sizes; the color depends on the label."""
     rng = random.Random(seed)
     out = []
     for i in range(n):

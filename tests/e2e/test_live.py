@@ -367,7 +367,7 @@ class Messages(Case):
 
 
 class Unread(Case):
-    """A console that nobody reads (a full pipe, a pager, a stopped terminal) stops neither training nor the end of it."""
+    """A console that is not read (a full pipe, a pager, a stopped terminal) stops neither training nor its end."""
 
     # More lines than a pipe and what is kept for it hold; a rank that waits is taken for dead after two seconds.
     TALK = ("log.every=1", "train.epochs=150", "train.eval_every=0", "checkpoint.every_epochs=1000", "dist.timeout=2")

@@ -183,7 +183,7 @@ class Strangers(Meeting):
         self.assert_equals_reference()
 
     def test_rank_of_another_run(self):
-        """Rank 1 of another run knocks at this run's port: it is refused by name, and nobody else suffers."""
+        """Rank 1 of another run connects to this run's port: the error names it, and no other rank is affected."""
         port = self.free_port()
         first = self.worker(0, 2, port, "dist.run_id=alpha")
         self.until(lambda: self.rank_pid(0), "rank 0 had started", first)

@@ -62,7 +62,7 @@ class OneNode(Restarts):
         self.check(1, "startup", 0, 0)
 
     def test_row_48_stopped_rank(self):
-        """Nobody can tell a stopped rank from a slow one before dist.timeout has passed. Rank 0 reports it while it computes step 8."""
+        """A stopped rank cannot be distinguished from a slow one before dist.timeout has passed. Rank 0 reports it while it computes step 8."""
         p = self.start_job("step:7@1=stop", f"dist.timeout={3 * SLOW:g}")
         pid = self.until_stopped(1, p)
         self.until(lambda: not state_of(pid), "the stopped rank was killed", p)

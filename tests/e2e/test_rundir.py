@@ -75,7 +75,7 @@ class NotFiles(Case):
         return path
 
     def test_fifos(self):
-        """Nobody writes to them: opening one would wait forever."""
+        """No process writes to them, so opening one would wait forever."""
         self.train("train.epochs=1")
         step = self.checkpoints()[-1]
         fifo = self.replace(os.mkfifo, "fifo.yaml")

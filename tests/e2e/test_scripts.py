@@ -95,7 +95,7 @@ class GetMnist(Case):
 
     @staticmethod
     def closed_port():
-        """A URL where nobody listens."""
+        """A URL at which no server listens."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             return f"http://127.0.0.1:{s.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Training from the command line to the run folder, and the commands that look at either."""
+"""Training from the command line to the run directory, and the commands that read either of them."""
 
 import glob
 import hashlib

@@ -17,7 +17,7 @@ static float of_bf16(uint16_t x)
 	return y;
 }
 
-/* Round to nearest, ties to even, in double: the neighbours of x in bfloat16 are compared. */
+/* Round to nearest, ties to even, in double: the bfloat16 numbers next to x are compared. */
 static uint16_t nearest_bf16(float x)
 {
 	uint32_t bits;

@@ -103,7 +103,7 @@ static void test_errors(void **state)
 		{"dropout 1", "drop1: dropout probability 1", ""},
 		{"dropout 0.5 0.5", "p is given twice", ""},
 		{"add", "add needs from", ""},
-		{"relu;add from=nobody", "layer 2, \"add from=nobody\": from=nobody: no earlier layer", ""},
+		{"relu;add from=missing", "layer 2, \"add from=missing\": from=missing: no earlier layer", ""},
 		{"conv2d 4 kernel=3;add from=input", "the shapes must be equal", ""},
 		{"relu name=a;relu name=a", "layer 2, \"relu name=a\": name=a: another layer", ""},
 		{"relu name=input", "name=input: another layer", ""},
@@ -144,7 +144,7 @@ static void test_long_text_and_empty_list(void **state)
 	assert_fails(ct_model_build(&spec, &g), CT_CONFIG, "model.layers is empty");
 }
 
-/* Where nobody knows how many classes there are, the list says it. */
+/* If the number of classes is not known otherwise, the list determines it. */
 static void test_open_end(void **state)
 {
 	ct_graph *g = NULL;

@@ -10,7 +10,7 @@ struct outcome {
 	struct ct_net_memory memory;
 	int reorders;
 	size_t sums;
-	bool wide; /* vectors that our own kernels want */
+	bool wide; /* vectors that ctrain's kernels need */
 };
 
 struct setup {

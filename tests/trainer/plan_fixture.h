@@ -5,8 +5,8 @@
 #include "tests/trainer/tmpdir.h"
 #include "trainer/config/config.h"
 
-/* `texts` is a NULL-terminated list of KEY=VALUE strings. The caller owns the result. */
-static inline struct ct_config *load_over(const char *base, const char *const *texts)
+/* `list` is a NULL-terminated list of KEY=VALUE strings. The caller owns the result. */
+static inline struct ct_config *load_over(const char *base, const char *const *list)
 {
 	struct ct_config_set sets[16];
 	char keys[16][64];
@@ -14,11 +14,11 @@ static inline struct ct_config *load_over(const char *base, const char *const *t
 	size_t n = 0;
 
 	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), base, strlen(base)), CT_OK);
-	for (; texts[n]; n++) {
-		size_t len = strcspn(texts[n], "=");
+	for (; list[n]; n++) {
+		size_t len = strcspn(list[n], "=");
 
-		snprintf(keys[n], sizeof(keys[n]), "%.*s", (int)len, texts[n]);
-		sets[n] = (struct ct_config_set){keys[n], texts[n] + len + 1, "test"};
+		snprintf(keys[n], sizeof(keys[n]), "%.*s", (int)len, list[n]);
+		sets[n] = (struct ct_config_set){keys[n], list[n] + len + 1, "test"};
 	}
 	if (ct_config_load(in_tmpdir("c.yaml"), sets, n, &c) < 0)
 		print_error("%s\n", ct_error_message());

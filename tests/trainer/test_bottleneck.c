@@ -169,7 +169,7 @@ static void test_other_programs(void **state)
 					      .host_s = 200};
 	expect(&f, CT_BOTTLENECK_OTHERS,
 	       "bound by other programs: they used 48 % of the 2 CPUs; rank 1 was ready to run, but had no CPU, for 46 %");
-	/* Ranks that wait for each other's CPUs are nobody else's fault, */
+	/* Ranks that wait for each other's CPUs do not wait for other programs, */
 	r[0].own_s = r[1].own_s = 98;
 	expect(&f, CT_BOTTLENECK_COMM, "bound by communication");
 	/* and neither are programs that use CPUs which no rank waits for. */

@@ -111,7 +111,7 @@ static void test_round_trip(void **state)
 		ct_free(config);
 		ct_free(path);
 	}
-	/* Parts of it: the optimizer's and the averages' tensors may be passed over. */
+	/* Parts of it: the tensors of the optimizer and of the EMA may be skipped. */
 	assert_ok(ct_checkpoint_resolve(run, "best", &path));
 	assert_ok(ct_checkpoint_load(path, fx.net, NULL, NULL));
 	assert_ok(ct_checkpoint_load(path, fx.net, fx.optim, NULL));
@@ -322,7 +322,7 @@ static void test_resolve(void **state)
 	assert_fails(ct_checkpoint_resolve(NULL, tmpdir, &path), CT_NOT_FOUND, "neither");
 	assert_ok(ct_checkpoint_resolve(run, "last", &path));
 	assert_non_null(strstr(path, "step-000000000005"));
-	/* A run folder stands for its last one, a checkpoint for itself. */
+	/* A run directory means its last checkpoint, a checkpoint means itself. */
 	assert_ok(ct_checkpoint_resolve(NULL, run, &again));
 	assert_string_equal(path, again);
 	ct_free(again);
@@ -392,7 +392,7 @@ static void test_pruned_while_read(void **state)
 	assert_null(path);
 }
 
-/* Whose run a path is in; want NULL: nobody's. */
+/* The run to which a path belongs; want NULL: none. */
 static void expect_run(const char *folder, const char *below, const char *want)
 {
 	char *path = ct_path_join(folder, below), *run = ct_checkpoint_run(path);
@@ -403,7 +403,7 @@ static void expect_run(const char *folder, const char *below, const char *want)
 	ct_free(path);
 }
 
-/* Only what stands where checkpoints stand belongs to a run; the folders above may have a config.yaml of their own. */
+/* Only paths in the place of checkpoints belong to a run; the directories above may have a config.yaml, too. */
 static void test_run(void **state)
 {
 	const char *run = in_tmpdir("whose/run");

@@ -296,7 +296,7 @@ static void test_older_state(void **state)
 	ct_free(run);
 }
 
-/* Foreign things in the folder. */
+/* Files of other programs in the directory. */
 static void test_foreign(void **state)
 {
 	char *run = new_run("foreign"), *from, *to;
@@ -324,7 +324,7 @@ static void test_foreign(void **state)
 	ct_free(run);
 }
 
-/* A folder that a living process writes is left alone. */
+/* A directory that a living process writes is not removed. */
 static void test_living_saver(void **state)
 {
 	char *run = new_run("living");

@@ -13,7 +13,7 @@ static const char *const pod_variables[] = {"JOB_COMPLETION_INDEX", "PET_NNODES"
 					    "PET_NPROC_PER_NODE",   "PET_MASTER_ADDR",    "PET_MASTER_PORT",
 					    "PET_MAX_RESTARTS",     "TORCHELASTIC_RUN_ID"};
 
-/* Where the key's value came from, without the folder. */
+/* The origin of the key's value, without the directory. */
 static void expect_origin(const struct ct_config *c, const char *key, const char *want)
 {
 	const char *where = ct_config_origin(c, key);

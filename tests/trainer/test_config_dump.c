@@ -22,7 +22,7 @@ static void expect_dumped(const char *file, const char *yes, const char *no)
 	ct_config_destroy(c);
 }
 
-/* The number of processes is shown also where nobody chose it, but not beside the key that stands in its place. */
+/* The number of processes is shown even if it was not set, but not together with the key that replaces it. */
 static void test_processes_in_the_dump(void **state)
 {
 	(void)state;

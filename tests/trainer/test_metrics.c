@@ -196,7 +196,7 @@ static void test_cut(void **state)
 		{5, RUN_LINE(0) STEP_LINE(5), RUN_LINE(0) STEP_LINE(5), 0},
 		{5, RUN_LINE(0) STEP_LINE(5) STEP_LINE(6), RUN_LINE(0) STEP_LINE(5), 1},
 		{0, RUN_LINE(0) STEP_LINE(5) STEP_LINE(6), RUN_LINE(0), 2},
-		/* 9 and 10 are numbers, not texts. */
+		/* 9 and 10 are numbers, not strings. */
 		{9, STEP_LINE(9) STEP_LINE(10) STEP_LINE(100), STEP_LINE(9), 2},
 		/* Lines out of order, and a run that had resumed later than this one does. */
 		{5, STEP_LINE(6) STEP_LINE(5) RUN_LINE(6) STEP_LINE(7), STEP_LINE(5), 3},
@@ -303,7 +303,7 @@ static void test_disk_full(void **state)
 	ct_free(run);
 }
 
-/* Links in a run directory lead nowhere: what somebody made them point at stays as it is. */
+/* Links in a run directory are not followed: their targets do not change. */
 static void test_links_are_not_followed(void **state)
 {
 	static const char old[] = "{\"v\":1,\"step\":1}\n{\"v\":1,\"step\":9}\n";

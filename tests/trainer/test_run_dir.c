@@ -279,7 +279,7 @@ static void test_restarted_job_counts_saves(void **state)
 	unset_job();
 }
 
-/* Not even as root in somebody else's directory. */
+/* Not even as root in another user's directory. */
 static void test_lock_that_is_a_link(void **state)
 {
 	const char *run = in_tmpdir("linked"), *victim = in_tmpdir("victim"), *lock = in_tmpdir("linked/lock");

@@ -225,7 +225,7 @@ static void test_model_alone(void **state)
 	assert_fails(checked(LOAD(layers, seven, "data.name=idx", "data.shape=[1, 28, 28]")), CT_CONFIG, "10 outputs");
 }
 
-/* Four images of 8 x w as an IDX file of the temporary folder, without labels. */
+/* Four images of 8 x w as an IDX file in the temporary directory, without labels. */
 static void put_images(const char *name, uint8_t w)
 {
 	uint8_t file[16 + 4 * 8 * 16] = {0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 8, 0, 0, 0, w};
@@ -255,7 +255,7 @@ static void test_model_and_files(void **state)
 #undef IDX
 }
 
-/* 320 samples in batches of 48: the last of 32. Statistics over ranks need rows on all of them; one rank alone asks nobody. */
+/* 320 samples in batches of 48: the last of 32. Statistics over ranks need rows on all of them; a single rank needs no other. */
 static void test_sync_needs_rows(void **state)
 {
 	struct ct_run_plan p;

@@ -177,7 +177,7 @@ static void test_filter_and_sort(void **state)
 	assert_fails(ct_run_list_filter(&l, "top1=<3"), CT_USAGE, "not a condition");
 	assert_fails(ct_run_list_filter(&l, "nonsense=3"), CT_USAGE,
 		     "\"nonsense\" is neither a field nor a config key");
-	assert_fails(ct_run_list_sort(&l, "colour"), CT_USAGE, "unknown field \"colour\"");
+	assert_fails(ct_run_list_sort(&l, "shade"), CT_USAGE, "unknown field \"shade\"");
 	ct_run_list_release(&l);
 }
 
