@@ -1,29 +1,20 @@
-#define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/launch.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/output.h"
-#include "trainer/launch/attempts_impl.h"
 #include "trainer/launch/form.h"
-#include "trainer/launch/job_store.h"
 #include "trainer/launch/launch_env.h"
+#include "trainer/launch/launch_impl.h"
 #include "trainer/launch/limits.h"
 #include "trainer/launch/signals.h"
-#include "trainer/launch/step_board.h"
-#include "trainer/launch/waiting.h"
-#include "trainer/launch/witness.h"
-#include "trainer/launch/workers_impl.h"
 #include "trainer/plan/elastic.h"
 
 #define KILL_AFTER_NS (2500 * CT_MS) /* after the first failure, so that all processes have ended within 5 s */
@@ -35,35 +26,8 @@
 #define OUTPUT_RETRY_MS 100
 #define MAX_ENV (14 + CT_ATTEMPTS_ENV)
 
-struct launcher {
-	const struct ct_config *cfg;
-	char **argv;
-	const char *run_dir;   /* NULL: the workers do not save when they are stopped */
-	struct ct_ranks ranks; /* of this attempt, if the number of nodes may change */
-	int signals;
-	int clock_fd;                /* clock that the launcher and the ranks share; Ctrl-Z halts it */
-	struct ct_step_count *steps; /* [ranks.local] */
-	int steps_fd;
-	struct ct_attempts attempts;
-
-	/* Of an attempt. */
-	struct ct_worker *workers;
-	struct ct_job_store store;
-	struct ct_witness witness;
-	struct ct_waiting waiting;
-	bool stopping;      /* a signal has requested to stop */
-	int64_t stopped_at; /* time of the first SIGINT or SIGTERM; 0 if there was none */
-	int64_t kill_at;    /* CT_FOREVER until a failure */
-	int64_t grow_at;    /* when to look for other nodes; CT_FOREVER unless the number of nodes may change */
-	int first_failed;   /* index of the worker, or -1 */
-	bool killed;        /* the launcher has killed the remaining workers */
-	bool run_failed;    /* the store has a failure record */
-	int give_up;        /* the signal that ends the job at once, or 0 */
-	int n_others;       /* other nodes that were connected at its end */
-};
-
 /* Returns the number of environment variables of rank i, which the caller owns. Out of memory, some of them are NULL. */
-static size_t worker_env(const struct launcher *l, int i, int64_t start_ns, char *env[MAX_ENV])
+static size_t worker_env(const struct ct_launcher *l, int i, int64_t start_ns, char *env[MAX_ENV])
 {
 	size_t n = 0;
 	int threads = ct_plan_threads(l->cfg, l->ranks.local);
@@ -88,7 +52,7 @@ static size_t worker_env(const struct launcher *l, int i, int64_t start_ns, char
 	return n;
 }
 
-static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, char **argv)
+static enum ct_status start_worker(struct ct_launcher *l, int i, int64_t start_ns, char **argv)
 {
 	const int pass_fds[] = {l->clock_fd, l->steps_fd};
 	char *env[MAX_ENV] = {0};
@@ -105,13 +69,13 @@ static enum ct_status start_worker(struct launcher *l, int i, int64_t start_ns, 
 	return st;
 }
 
-static void signal_all(struct launcher *l, int sig)
+static void signal_all(struct ct_launcher *l, int sig)
 {
 	for (int i = 0; i < l->ranks.local; i++)
 		ct__worker_signal(&l->workers[i], sig);
 }
 
-static void kill_all(struct launcher *l)
+static void kill_all(struct ct_launcher *l)
 {
 	ct_witness_note_states(&l->witness, l->workers);
 	signal_all(l, SIGKILL);
@@ -121,7 +85,7 @@ static void kill_all(struct launcher *l)
 
 /* Returns true if the user has repeated the stop request, by a second Ctrl-C, or by a second SIGTERM that is not a copy
  * of the first. */
-static bool is_second_stop(struct launcher *l, int sig)
+static bool is_second_stop(struct ct_launcher *l, int sig)
 {
 	int64_t now = ct_now_ns(), first = l->stopped_at;
 	if (sig != SIGINT && sig != SIGTERM)
@@ -132,7 +96,7 @@ static bool is_second_stop(struct launcher *l, int sig)
 }
 
 /* Suspends the ranks, too: Ctrl-Z reaches only the launcher, because the ranks have separate process groups. */
-static void suspend(struct launcher *l)
+static void suspend(struct ct_launcher *l)
 {
 	ct_lines_clear_live();
 	ct_clock_halt();
@@ -142,7 +106,7 @@ static void suspend(struct launcher *l)
 	signal_all(l, SIGCONT);
 }
 
-static void handle_signals(struct launcher *l)
+static void handle_signals(struct ct_launcher *l)
 {
 	for (int sig; (sig = ct_signals_next(l->signals)) != 0;) {
 		if (sig == SIGCHLD)
@@ -167,7 +131,7 @@ static void handle_signals(struct launcher *l)
 
 /* Reports to the ranks of all nodes why this rank ended, which is more specific than "connection lost". A rank that
  * failed before it joined could not report this itself. */
-static void publish_failure(struct launcher *l, const struct ct_worker *w)
+static void publish_failure(struct ct_launcher *l, const struct ct_worker *w)
 {
 	struct ct_failure f = {.rank = w->rank, .pid = (int)w->pid, .status = ct__worker_status(w), .seq = -1};
 	if (w->has_error ? ct__worker_is_consequence(w) : !WIFSIGNALED(w->wait_status))
@@ -196,7 +160,7 @@ static bool names(const struct ct_worker *w, const struct ct_worker *other)
 	return w->has_error && strstr(w->error.message, name) != NULL;
 }
 
-static void note_end(struct launcher *l, int i)
+static void note_end(struct ct_launcher *l, int i)
 {
 	const struct ct_worker *w = &l->workers[i];
 	enum ct_status st = ct__worker_status(w);
@@ -216,7 +180,7 @@ static void note_end(struct launcher *l, int i)
 }
 
 /* Checks whether the run has failed. The ranks then end by themselves. Those that are stopped or hang are killed later. */
-static void look_at_store(struct launcher *l)
+static void look_at_store(struct ct_launcher *l)
 {
 	struct ct_failure f;
 	bool store_gone;
@@ -234,7 +198,7 @@ static void look_at_store(struct launcher *l)
 
 /* Shows which nodes have joined, until all have, or until the job ends. If other nodes can take part in the job, requests
  * rank 0 to stop at the next checkpoint. */
-static void look_at_nodes(struct launcher *l)
+static void look_at_nodes(struct ct_launcher *l)
 {
 	if (ct_now_ns() >= l->grow_at) {
 		l->grow_at = ct_deadline_in(GROW_NS);
@@ -249,7 +213,7 @@ static void look_at_nodes(struct launcher *l)
 		ct_waiting_look(&l->waiting, &l->store);
 }
 
-static int n_running(const struct launcher *l)
+static int n_running(const struct ct_launcher *l)
 {
 	int n = 0;
 	for (int i = 0; i < l->ranks.local; i++)
@@ -257,7 +221,7 @@ static int n_running(const struct launcher *l)
 	return n;
 }
 
-static enum ct_status wait_for_all(struct launcher *l)
+static enum ct_status wait_for_all(struct ct_launcher *l)
 {
 	struct pollfd *fds = NULL;
 	CT_TRY_ALLOC(fds = CT_NEW_ARRAY(struct pollfd, (size_t)l->ranks.local * 2 + 2));
@@ -293,117 +257,7 @@ static enum ct_status wait_for_all(struct launcher *l)
 	return CT_OK;
 }
 
-/* Describes how a rank ended if it has delivered no error message. */
-static enum ct_status describe_end(struct launcher *l, const struct ct_worker *w)
-{
-	struct ct_failure f;
-	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
-	if (!WIFSIGNALED(w->wait_status)) {
-		enum ct_status st = ct__worker_status(w);
-		if (!known) {
-			(void)CT_FAIL(st, "rank %d (pid %d) ended with exit code %d without an error message", w->rank,
-				      (int)w->pid, WEXITSTATUS(w->wait_status));
-			ct_error_hint("see its output above, and RUN/log/rank-%05d.log", w->rank);
-			return st;
-		}
-		/* Its watchdog ended it because another rank had failed. */
-		(void)CT_FAIL(st, "%s", f.message);
-		if (f.hint[0])
-			ct_error_hint("%s", f.hint);
-		return st;
-	}
-	int sig = WTERMSIG(w->wait_status);
-	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
-	known = known && f.rank == w->rank && f.pid == (int)w->pid;
-	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__,
-		     "rank %d (pid %d on %s) was killed by signal %d (%s)%s%s", w->rank, (int)w->pid,
-		     l->store.opts.host, sig, strsignal(sig), known && f.phase[0] ? "; last seen: " : "",
-		     known ? f.phase : "");
-	if (sig == SIGKILL)
-		ct_witness_explain_kill(&l->witness);
-	ct_error_hint("%s to continue from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
-	return crash ? CT_BUG : CT_PEER_LOST;
-}
-
-/* Sets the error for the case that no rank of this node failed, but they were killed because the run had failed on
- * another node, or because the store had refused this node. */
-static enum ct_status ended_by_run(struct launcher *l)
-{
-	struct ct_failure f;
-	bool gone;
-	if (!ct_job_store_failure(&l->store, &f, &gone))
-		return CT_FAIL(CT_PEER_LOST, "the run has failed on another node");
-	if (f.status != CT_MISMATCH)
-		return ct_failure_raise(&f);
-	(void)CT_FAIL(CT_MISMATCH, "%s", f.message);
-	ct_error_hint("%s", f.hint);
-	return CT_MISMATCH;
-}
-
-/* Returns true if any rank would have found the error. Which one found it first then does not matter on a single node. */
-static bool is_common(enum ct_status st)
-{
-	return st == CT_USAGE || st == CT_CONFIG || st == CT_UNSUPPORTED || st == CT_DATA || st == CT_NOT_FOUND ||
-	       st == CT_NUMERIC;
-}
-
-/* Returns the result of the job, with the error message of the first rank that failed. */
-static enum ct_status result(struct launcher *l)
-{
-	const struct ct_worker *stopped = NULL;
-	for (int i = 0; i < l->ranks.local; i++)
-		if (ct__worker_status(&l->workers[i]) == CT_INTERRUPTED)
-			stopped = &l->workers[i];
-	if (!stopped && l->first_failed < 0 && l->killed && l->run_failed)
-		return ended_by_run(l);
-	/* For the other ranks, a rank that was stopped before training is a lost peer. For the job, it is a stop and
-	 * not a failure. */
-	if (stopped && (l->first_failed < 0 || ct__worker_is_consequence(&l->workers[l->first_failed])))
-		return stopped->has_error ? ct_error_restore(&stopped->error)
-					  : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
-	if (l->first_failed < 0)
-		return CT_OK;
-	const struct ct_worker *w = &l->workers[l->first_failed];
-	if (w->has_error) {
-		(void)ct_error_restore(&w->error);
-		return l->ranks.world > 1 && !(l->ranks.n_nodes == 1 && is_common(w->error.status))
-			       ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid)
-			       : w->error.status;
-	}
-	return describe_end(l, w);
-}
-
-/* Returns the step that a rank of another node was computing, counted from 1. Its launcher or the rank itself has reported the phase, for
- * example "training, step 120", where 120 steps have been done. Without a step, training had not begun. */
-static int64_t step_in(const char *phase)
-{
-	const char *at = strstr(phase, "step ");
-	return at ? strtoll(at + strlen("step "), NULL, 10) + 1 : 0;
-}
-
-/* Returns how the attempt has ended. The failure record of the store is the same on all nodes. If a rank hangs, it has the rank that reported
- * this. */
-static struct ct_attempt_end describe_attempt(struct launcher *l, enum ct_status st)
-{
-	struct ct_attempt_end end = {.rank = -1, .step = -1, .stopped = l->stopping};
-	end.regroups = st == CT_INTERRUPTED && !l->stopping && atomic_load(&l->steps[0].regrouped);
-	struct ct_failure f = {0};
-	bool gone;
-	if (ct_job_store_failure(&l->store, &f, &gone) && f.rank >= 0)
-		end.rank = f.rank;
-	else if (!gone && l->first_failed >= 0)
-		end.rank = l->workers[l->first_failed].rank;
-	int i = end.rank - l->ranks.first;
-	if (end.rank >= 0 && i >= 0 && i < l->ranks.local) {
-		end.step = (int64_t)atomic_load(&l->steps[i].begun);
-	} else if (end.rank >= 0) {
-		end.step = step_in(f.phase);
-		end.status = (enum ct_status)f.status; /* the ranks of this node have only lost a peer */
-	}
-	return end;
-}
-
-static enum ct_status run_job(struct launcher *l, char **argv)
+static enum ct_status run_job(struct ct_launcher *l, char **argv)
 {
 	enum ct_status st = CT_OK;
 	int64_t start = l->attempts.now.number == 0 ? ct_process_start_ns() : ct_now_ns();
@@ -419,21 +273,13 @@ static enum ct_status run_job(struct launcher *l, char **argv)
 	ct_waiting_end(&l->waiting);
 	CT_TRY(waited);
 	ct_lines_clear_live();
-	return st < 0 ? ct_error_restore(&first) : result(l);
-}
-
-static void report_failure(struct launcher *l)
-{
-	struct ct_failure f;
-	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
-	ct_witness_report(&l->witness, l->workers, l->ranks.node, l->ranks.world, l->run_dir, known ? &f : NULL,
-			  l->first_failed);
+	return st < 0 ? ct_error_restore(&first) : ct__launch_result(l);
 }
 
 /* Starts the store and the ranks, and waits until all of them have ended. */
 static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 {
-	struct launcher *l = user;
+	struct ct_launcher *l = user;
 	l->stopping = l->killed = l->run_failed = false;
 	l->stopped_at = 0;
 	l->kill_at = CT_FOREVER;
@@ -454,9 +300,9 @@ static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 		st = run_job(l, l->argv);
 		if (st == CT_OK && l->cfg->launch.restarts > 0)
 			st = ct_job_store_agree(l->cfg, l->run_dir, l->signals, &l->store);
-		*end = describe_attempt(l, st);
+		*end = ct__launch_attempt_end(l, st);
 		if (st < 0 && !end->regroups)
-			report_failure(l);
+			ct__launch_report(l);
 		ct_witness_close(&l->witness);
 	}
 	for (int i = 0; l->workers && i < l->ranks.local; i++)
@@ -477,7 +323,7 @@ static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 
 enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *run_dir)
 {
-	struct launcher l = {.cfg = cfg, .argv = argv, .run_dir = run_dir, .signals = -1};
+	struct ct_launcher l = {.cfg = cfg, .argv = argv, .run_dir = run_dir, .signals = -1};
 	enum ct_status st;
 	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
 	CT_TRY(ct_limits_check(l.ranks.local));

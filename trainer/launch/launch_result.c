@@ -1,0 +1,122 @@
+/* How an attempt has ended: the error of the job, and the facts for the decision whether to start again. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "trainer/launch/launch_impl.h"
+
+/* Describes how a rank ended if it has delivered no error message. */
+static enum ct_status describe_end(struct ct_launcher *l, const struct ct_worker *w)
+{
+	struct ct_failure f;
+	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
+	if (!WIFSIGNALED(w->wait_status)) {
+		enum ct_status st = ct__worker_status(w);
+		if (!known) {
+			(void)CT_FAIL(st, "rank %d (pid %d) ended with exit code %d without an error message", w->rank,
+				      (int)w->pid, WEXITSTATUS(w->wait_status));
+			ct_error_hint("see its output above, and RUN/log/rank-%05d.log", w->rank);
+			return st;
+		}
+		/* Its watchdog ended it because another rank had failed. */
+		(void)CT_FAIL(st, "%s", f.message);
+		if (f.hint[0])
+			ct_error_hint("%s", f.hint);
+		return st;
+	}
+	int sig = WTERMSIG(w->wait_status);
+	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
+	known = known && f.rank == w->rank && f.pid == (int)w->pid;
+	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__,
+		     "rank %d (pid %d on %s) was killed by signal %d (%s)%s%s", w->rank, (int)w->pid,
+		     l->store.opts.host, sig, strsignal(sig), known && f.phase[0] ? "; last seen: " : "",
+		     known ? f.phase : "");
+	if (sig == SIGKILL)
+		ct_witness_explain_kill(&l->witness);
+	ct_error_hint("%s to continue from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
+	return crash ? CT_BUG : CT_PEER_LOST;
+}
+
+/* Sets the error for the case that no rank of this node failed, but they were killed because the run had failed on
+ * another node, or because the store had refused this node. */
+static enum ct_status ended_by_run(struct ct_launcher *l)
+{
+	struct ct_failure f;
+	bool gone;
+	if (!ct_job_store_failure(&l->store, &f, &gone))
+		return CT_FAIL(CT_PEER_LOST, "the run has failed on another node");
+	if (f.status != CT_MISMATCH)
+		return ct_failure_raise(&f);
+	(void)CT_FAIL(CT_MISMATCH, "%s", f.message);
+	ct_error_hint("%s", f.hint);
+	return CT_MISMATCH;
+}
+
+/* Returns true if any rank would have found the error. Which one found it first then does not matter on a single node. */
+static bool is_common(enum ct_status st)
+{
+	return st == CT_USAGE || st == CT_CONFIG || st == CT_UNSUPPORTED || st == CT_DATA || st == CT_NOT_FOUND ||
+	       st == CT_NUMERIC;
+}
+
+enum ct_status ct__launch_result(struct ct_launcher *l)
+{
+	const struct ct_worker *stopped = NULL;
+	for (int i = 0; i < l->ranks.local; i++)
+		if (ct__worker_status(&l->workers[i]) == CT_INTERRUPTED)
+			stopped = &l->workers[i];
+	if (!stopped && l->first_failed < 0 && l->killed && l->run_failed)
+		return ended_by_run(l);
+	/* For the other ranks, a rank that was stopped before training is a lost peer. For the job, it is a stop and
+	 * not a failure. */
+	if (stopped && (l->first_failed < 0 || ct__worker_is_consequence(&l->workers[l->first_failed])))
+		return stopped->has_error ? ct_error_restore(&stopped->error)
+					  : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
+	if (l->first_failed < 0)
+		return CT_OK;
+	const struct ct_worker *w = &l->workers[l->first_failed];
+	if (w->has_error) {
+		(void)ct_error_restore(&w->error);
+		return l->ranks.world > 1 && !(l->ranks.n_nodes == 1 && is_common(w->error.status))
+			       ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid)
+			       : w->error.status;
+	}
+	return describe_end(l, w);
+}
+
+/* Returns the step that a rank of another node was computing, counted from 1. Its launcher or the rank itself has reported the phase, for
+ * example "training, step 120", where 120 steps have been done. Without a step, training had not begun. */
+static int64_t step_in(const char *phase)
+{
+	const char *at = strstr(phase, "step ");
+	return at ? strtoll(at + strlen("step "), NULL, 10) + 1 : 0;
+}
+
+struct ct_attempt_end ct__launch_attempt_end(struct ct_launcher *l, enum ct_status st)
+{
+	struct ct_attempt_end end = {.rank = -1, .step = -1, .stopped = l->stopping};
+	end.regroups = st == CT_INTERRUPTED && !l->stopping && atomic_load(&l->steps[0].regrouped);
+	struct ct_failure f = {0};
+	bool gone;
+	if (ct_job_store_failure(&l->store, &f, &gone) && f.rank >= 0)
+		end.rank = f.rank;
+	else if (!gone && l->first_failed >= 0)
+		end.rank = l->workers[l->first_failed].rank;
+	int i = end.rank - l->ranks.first;
+	if (end.rank >= 0 && i >= 0 && i < l->ranks.local) {
+		end.step = (int64_t)atomic_load(&l->steps[i].begun);
+	} else if (end.rank >= 0) {
+		end.step = step_in(f.phase);
+		end.status = (enum ct_status)f.status; /* the ranks of this node have only lost a peer */
+	}
+	return end;
+}
+
+void ct__launch_report(struct ct_launcher *l)
+{
+	struct ct_failure f;
+	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
+	ct_witness_report(&l->witness, l->workers, l->ranks.node, l->ranks.world, l->run_dir, known ? &f : NULL,
+			  l->first_failed);
+}
