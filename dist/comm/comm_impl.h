@@ -1,5 +1,5 @@
-/* The interface that communicator back ends implement. comm.c contains argument checks, the pool of operations, abort,
- * and waiting with a deadline. registry.c contains the list of back ends. */
+/* The interface that communicator back ends implement. comm.c opens and ends communicators, and post.c checks
+ * arguments, posts operations and waits for them with a deadline. registry.c contains the list of back ends. */
 #ifndef CT_DIST_COMM_COMM_IMPL_H
 #define CT_DIST_COMM_COMM_IMPL_H
 
@@ -46,7 +46,8 @@ struct ct_comm_ops {
 	/* Posts *w, an allreduce or a broadcast, to the stream. The collective runs in stream order, and there is no
 	 * ct_work to wait for. Optional; default: the collective runs in a host function of the stream. */
 	enum ct_status (*post_to)(ct_comm *c, const ct_work *w, ct_stream *s);
-	enum ct_status (*poll)(ct_comm *c); /* optional; any thread: returns an error that has been detected meanwhile */
+	enum ct_status (*poll)(
+		ct_comm *c);       /* optional; any thread: returns an error that has been detected meanwhile */
 	bool mem_on_device;        /* mem_alloc returns device memory */
 	bool cooperative;          /* only test, wait and progress access buffers, never a thread of the back end */
 	void (*abort)(ct_comm *c); /* called once, by any thread, when the communicator has died */
@@ -82,7 +83,8 @@ struct ct_comm {
 	uint64_t history;     /* digest of the collectives posted so far (diagnose_impl.h) */
 	_Atomic int64_t step; /* 1 + the step; 0: none */
 	int bucket;           /* of the operations posted next, as in ct_work */
-	const ct_work *whole; /* the operation of opts.outer of which the operations posted next are parts; NULL: none */
+	const ct_work
+		*whole; /* the operation of opts.outer of which the operations posted next are parts; NULL: none */
 	struct ct_flight *flight;
 	_Atomic int64_t published; /* number of operations when the latest ones were last written to the store */
 	_Atomic bool dead;
@@ -97,6 +99,9 @@ struct ct_comm {
 	size_t n_mem;
 };
 
+/* Allocates operations for c->free_works, which ct__comm_free_works frees. */
+enum ct_status ct__comm_add_works(ct_comm *c) CT_MUST_CHECK;
+void ct__comm_free_works(ct_comm *c);
 /* Posts a copy of *want, in which only kind, src, dst, n, dtype, op, root, tag and bucket are set. */
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_MUST_CHECK;
 /* Returns an all-reduce in place, to be posted. */
