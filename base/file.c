@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file_impl.h"
 #include "base/mem.h"
 
 #define LOCK_RETRY_MS 20
@@ -30,7 +31,7 @@ void ct_hint_errno(int err)
 			      (unsigned long long)limit.rlim_cur);
 }
 
-static enum ct_status fail_as(enum ct_status st, const char *doing, const char *path)
+enum ct_status ct__file_fail(enum ct_status st, const char *doing, const char *path)
 {
 	int err = errno;
 
@@ -39,9 +40,9 @@ static enum ct_status fail_as(enum ct_status st, const char *doing, const char *
 	return st;
 }
 
-static enum ct_status fail_errno(const char *doing, const char *path)
+enum ct_status ct__file_fail_errno(const char *doing, const char *path)
 {
-	return fail_as(errno == ENOENT ? CT_NOT_FOUND : CT_IO, doing, path);
+	return ct__file_fail(errno == ENOENT ? CT_NOT_FOUND : CT_IO, doing, path);
 }
 
 static const char *kind_of(mode_t mode)
@@ -64,7 +65,7 @@ static const char *kind_of(mode_t mode)
 	}
 }
 
-static int open_retry(const char *path, int flags)
+int ct__file_open_retry(const char *path, int flags)
 {
 	int fd;
 
@@ -76,18 +77,18 @@ static int open_retry(const char *path, int flags)
 	return fd;
 }
 
-static enum ct_status refuse_kind(enum ct_status st, mode_t mode, const char *path)
+enum ct_status ct__file_refuse_kind(enum ct_status st, mode_t mode, const char *path)
 {
 	return CT_FAIL(st, "%s is not a regular file but a %s", path, kind_of(mode));
 }
 
-static enum ct_status check_regular(int fd, enum ct_status otherwise, const char *path)
+enum ct_status ct__file_check_regular(int fd, enum ct_status otherwise, const char *path)
 {
 	struct stat sb;
 
 	if (fstat(fd, &sb) != 0)
-		return fail_errno("stat", path);
-	return S_ISREG(sb.st_mode) ? CT_OK : refuse_kind(otherwise, sb.st_mode, path);
+		return ct__file_fail_errno("stat", path);
+	return S_ISREG(sb.st_mode) ? CT_OK : ct__file_refuse_kind(otherwise, sb.st_mode, path);
 }
 
 /* After open() failed. */
@@ -100,10 +101,10 @@ static enum ct_status fail_open(const char *path, enum ct_file_mode mode)
 	/* open() fails with ENXIO for a socket and for a FIFO without a reader, and with ELOOP for a symbolic link. */
 	if ((err == ENXIO || err == ELOOP || err == EISDIR) && (reading ? stat : lstat)(path, &sb) == 0 &&
 	    !S_ISREG(sb.st_mode))
-		return refuse_kind(reading ? CT_DATA : CT_IO, sb.st_mode, path);
+		return ct__file_refuse_kind(reading ? CT_DATA : CT_IO, sb.st_mode, path);
 	errno = err;
-	return fail_as(reading && (err == ENOENT || err == ENOTDIR) ? CT_NOT_FOUND : CT_IO,
-		       mode == CT_FILE_NEW ? "create" : "open", path);
+	return ct__file_fail(reading && (err == ENOENT || err == ENOTDIR) ? CT_NOT_FOUND : CT_IO,
+			     mode == CT_FILE_NEW ? "create" : "open", path);
 }
 
 enum ct_status ct_file_open(const char *path, enum ct_file_mode mode, int *out)
@@ -118,10 +119,10 @@ enum ct_status ct_file_open(const char *path, enum ct_file_mode mode, int *out)
 	int fd;
 
 	CT_ASSERT((unsigned)mode < CT_ARRAY_LEN(flags));
-	fd = open_retry(path, flags[mode]);
+	fd = ct__file_open_retry(path, flags[mode]);
 	if (fd < 0)
 		return fail_open(path, mode);
-	st = check_regular(fd, mode == CT_FILE_READ ? CT_DATA : CT_IO, path);
+	st = ct__file_check_regular(fd, mode == CT_FILE_READ ? CT_DATA : CT_IO, path);
 	if (st < 0)
 		close(fd);
 	else
@@ -161,7 +162,7 @@ enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, siz
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0) {
-			st = fail_errno("read", path);
+			st = ct__file_fail_errno("read", path);
 			goto fail_free;
 		}
 		if (got == 0)
@@ -204,7 +205,7 @@ enum ct_status ct_fd_write_all(int fd, const void *data, size_t len, const char 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return fail_errno("write", path);
+			return ct__file_fail_errno("write", path);
 		p += n;
 		len -= (size_t)n;
 	}
@@ -224,7 +225,7 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return fail_errno("read", path);
+			return ct__file_fail_errno("read", path);
 		if (n == 0)
 			return CT_FAIL(CT_DATA, "%s ends at byte %llu, %zu bytes too early", path,
 				       (unsigned long long)offset, len);
@@ -256,12 +257,6 @@ bool ct_fd_is_locked(int fd)
 	return rc != 0 && errno == EWOULDBLOCK;
 }
 
-/* Returns a name in the same directory that no other process uses: it contains the process id and the time. Owned. */
-static char *temp_name(const char *path)
-{
-	return ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns());
-}
-
 enum ct_status ct_fd_sync(int fd, const char *path)
 {
 	int rc;
@@ -269,110 +264,14 @@ enum ct_status ct_fd_sync(int fd, const char *path)
 	do
 		rc = fsync(fd);
 	while (rc != 0 && errno == EINTR);
-	return rc == 0 ? CT_OK : fail_as(CT_IO, "sync", path);
+	return rc == 0 ? CT_OK : ct__file_fail(CT_IO, "sync", path);
 }
 
 enum ct_status ct_fd_close(int fd, const char *path)
 {
 	/* close() closes the descriptor even if it fails with EINTR; a second call could close a file of another
 	 * thread. */
-	return close(fd) == 0 || errno == EINTR ? CT_OK : fail_as(CT_IO, "close", path);
-}
-
-/* Syncs the file `temp`, which is open as fd and was written with the status st, and closes fd. Removes the file after
- * an error. */
-static enum ct_status finish_temp(enum ct_status st, int fd, const char *temp, const char *path)
-{
-	enum ct_status closed;
-
-	if (st == CT_OK)
-		st = ct_fd_sync(fd, path);
-	if (st < 0)
-		close(fd);
-	else if ((closed = ct_fd_close(fd, path)) < 0)
-		st = closed;
-	if (st < 0)
-		unlink(temp);
-	return st;
-}
-
-/* Renames temp to path and syncs the directory. temp does not exist afterwards, even if this fails. */
-static enum ct_status move_into_place(const char *temp, const char *path)
-{
-	enum ct_status st = CT_OK;
-	char *dir = ct_path_dir(path);
-
-	if (!dir) {
-		st = CT_NOMEM;
-	} else if (rename(temp, path) != 0) {
-		st = fail_errno("replace", path);
-	}
-	if (st < 0)
-		unlink(temp);
-	else
-		st = ct_dir_sync(dir);
-	ct_free(dir);
-	return st;
-}
-
-enum ct_status ct_file_replace(const char *path, const void *data, size_t len)
-{
-	enum ct_status st;
-	struct stat sb;
-	char *temp;
-	int fd;
-
-	/* `--out /dev/null` must not replace the device with a file. */
-	if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode))
-		return refuse_kind(CT_IO, sb.st_mode, path);
-	CT_TRY_ALLOC(temp = temp_name(path));
-	fd = open_retry(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
-	if (fd < 0)
-		st = fail_errno("create", temp);
-	else
-		st = finish_temp(ct_fd_write_all(fd, data, len, path), fd, temp, path);
-	if (st == CT_OK)
-		st = move_into_place(temp, path);
-	ct_free(temp);
-	return st;
-}
-
-static enum ct_status copy_all(int from, int to, const char *path)
-{
-	char chunk[16384];
-
-	for (;;) {
-		ssize_t n = read(from, chunk, sizeof(chunk));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return fail_errno("read", path);
-		if (n == 0)
-			return CT_OK;
-		CT_TRY(ct_fd_write_all(to, chunk, (size_t)n, path));
-	}
-}
-
-enum ct_status ct_file_replace_by_copy(const char *path)
-{
-	enum ct_status st;
-	int from, to;
-	char *temp;
-
-	CT_TRY(ct_file_open(path, CT_FILE_READ, &from));
-	temp = temp_name(path);
-	if (!temp) {
-		st = CT_NOMEM;
-		goto out;
-	}
-	CT_TRY_GOTO(ct_file_open(temp, CT_FILE_NEW, &to), st, out);
-	CT_TRY_GOTO(finish_temp(copy_all(from, to, path), to, temp, path), st, out);
-	st = move_into_place(temp, path);
-out:
-	ct_free(temp);
-	close(from);
-	return st;
+	return close(fd) == 0 || errno == EINTR ? CT_OK : ct__file_fail(CT_IO, "close", path);
 }
 
 bool ct_file_exists(const char *path)
@@ -387,7 +286,7 @@ enum ct_status ct_file_size(const char *path, uint64_t *bytes)
 	struct stat sb;
 
 	if (stat(path, &sb) != 0)
-		return fail_errno("stat", path);
+		return ct__file_fail_errno("stat", path);
 	*bytes = (uint64_t)sb.st_size;
 	return CT_OK;
 }
@@ -397,7 +296,7 @@ enum ct_status ct_file_still_at(int fd, const char *path)
 	struct stat opened, now;
 
 	if (fstat(fd, &opened) != 0)
-		return fail_as(CT_IO, "stat", path);
+		return ct__file_fail(CT_IO, "stat", path);
 	if (lstat(path, &now) == 0 && opened.st_dev == now.st_dev && opened.st_ino == now.st_ino)
 		return CT_OK;
 	if (lstat(path, &now) == 0)
@@ -405,7 +304,7 @@ enum ct_status ct_file_still_at(int fd, const char *path)
 	else if (errno == ENOENT || errno == ENOTDIR)
 		(void)CT_FAIL(CT_IO, "%s was removed or renamed while it was in use", path);
 	else
-		return fail_as(CT_IO, "stat", path);
+		return ct__file_fail(CT_IO, "stat", path);
 	ct_error_hint("anything written to it now would be lost: do not change the directory while ctrain is running");
 	return CT_IO;
 }
@@ -413,45 +312,18 @@ enum ct_status ct_file_still_at(int fd, const char *path)
 enum ct_status ct_dir_sync(const char *path)
 {
 	enum ct_status st = CT_OK;
-	int fd = open_retry(path, O_RDONLY | O_DIRECTORY), rc;
+	int fd = ct__file_open_retry(path, O_RDONLY | O_DIRECTORY), rc;
 
 	if (fd < 0)
-		return fail_errno("open directory", path);
+		return ct__file_fail_errno("open directory", path);
 	do
 		rc = fsync(fd);
 	while (rc != 0 && errno == EINTR);
 	/* Some file systems cannot sync a directory and return EINVAL. Nothing can be done about it. */
 	if (rc != 0 && errno != EINVAL)
-		st = fail_errno("sync directory", path);
+		st = ct__file_fail_errno("sync directory", path);
 	close(fd);
 	return st;
-}
-
-static enum ct_status probe(const char *file)
-{
-	int fd = open_retry(file, O_WRONLY | O_CREAT | O_NOFOLLOW);
-	enum ct_status st;
-
-	if (fd < 0)
-		return fail_errno("create", file);
-	st = check_regular(fd, CT_IO, file);
-	if (st < 0)
-		close(fd);
-	return st < 0 ? st : finish_temp(ct_fd_write_all(fd, "probe\n", 6, file), fd, file, file);
-}
-
-enum ct_status ct_dir_probe(const char *path)
-{
-	enum ct_status st = CT_NOMEM;
-	/* The name is always the same, so that if a process is killed here, the next probe removes its file. */
-	char *file = ct_path_join(path, ".probe");
-
-	if (file)
-		st = probe(file);
-	if (st == CT_OK && unlink(file) != 0 && errno != ENOENT) /* ENOENT: another process's probe has removed it */
-		st = fail_errno("remove", file);
-	ct_free(file);
-	return st < 0 ? ct_error_wrap("directory %s is not writable", path) : CT_OK;
 }
 
 enum ct_status ct_dir_free_bytes(const char *path, uint64_t *bytes)
@@ -459,23 +331,9 @@ enum ct_status ct_dir_free_bytes(const char *path, uint64_t *bytes)
 	struct statvfs sb;
 
 	if (statvfs(path, &sb) != 0)
-		return fail_errno("stat", path);
+		return ct__file_fail_errno("stat", path);
 	*bytes = (uint64_t)sb.f_bavail * sb.f_frsize;
 	return CT_OK;
-}
-
-enum ct_status ct_link_replace(const char *target, const char *link)
-{
-	enum ct_status st;
-	char *temp;
-
-	CT_TRY_ALLOC(temp = temp_name(link));
-	if (symlink(target, temp) != 0)
-		st = fail_errno("create", temp);
-	else
-		st = move_into_place(temp, link);
-	ct_free(temp);
-	return st;
 }
 
 char *ct_path_join(const char *a, const char *b)

@@ -1,0 +1,153 @@
+/* Files that are written under a temporary name and then renamed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file_impl.h"
+#include "base/mem.h"
+
+/* Returns a name in the same directory that no other process uses: it contains the process id and the time. Owned. */
+static char *temp_name(const char *path)
+{
+	return ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns());
+}
+
+/* Syncs the file `temp`, which is open as fd and was written with the status st, and closes fd. Removes the file after
+ * an error. */
+static enum ct_status finish_temp(enum ct_status st, int fd, const char *temp, const char *path)
+{
+	enum ct_status closed;
+
+	if (st == CT_OK)
+		st = ct_fd_sync(fd, path);
+	if (st < 0)
+		close(fd);
+	else if ((closed = ct_fd_close(fd, path)) < 0)
+		st = closed;
+	if (st < 0)
+		unlink(temp);
+	return st;
+}
+
+/* Renames temp to path and syncs the directory. temp does not exist afterwards, even if this fails. */
+static enum ct_status move_into_place(const char *temp, const char *path)
+{
+	enum ct_status st = CT_OK;
+	char *dir = ct_path_dir(path);
+
+	if (!dir) {
+		st = CT_NOMEM;
+	} else if (rename(temp, path) != 0) {
+		st = ct__file_fail_errno("replace", path);
+	}
+	if (st < 0)
+		unlink(temp);
+	else
+		st = ct_dir_sync(dir);
+	ct_free(dir);
+	return st;
+}
+
+enum ct_status ct_file_replace(const char *path, const void *data, size_t len)
+{
+	enum ct_status st;
+	struct stat sb;
+	char *temp;
+	int fd;
+
+	/* `--out /dev/null` must not replace the device with a file. */
+	if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode))
+		return ct__file_refuse_kind(CT_IO, sb.st_mode, path);
+	CT_TRY_ALLOC(temp = temp_name(path));
+	fd = ct__file_open_retry(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+	if (fd < 0)
+		st = ct__file_fail_errno("create", temp);
+	else
+		st = finish_temp(ct_fd_write_all(fd, data, len, path), fd, temp, path);
+	if (st == CT_OK)
+		st = move_into_place(temp, path);
+	ct_free(temp);
+	return st;
+}
+
+static enum ct_status copy_all(int from, int to, const char *path)
+{
+	char chunk[16384];
+
+	for (;;) {
+		ssize_t n = read(from, chunk, sizeof(chunk));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return ct__file_fail_errno("read", path);
+		if (n == 0)
+			return CT_OK;
+		CT_TRY(ct_fd_write_all(to, chunk, (size_t)n, path));
+	}
+}
+
+enum ct_status ct_file_replace_by_copy(const char *path)
+{
+	enum ct_status st;
+	int from, to;
+	char *temp;
+
+	CT_TRY(ct_file_open(path, CT_FILE_READ, &from));
+	temp = temp_name(path);
+	if (!temp) {
+		st = CT_NOMEM;
+		goto out;
+	}
+	CT_TRY_GOTO(ct_file_open(temp, CT_FILE_NEW, &to), st, out);
+	CT_TRY_GOTO(finish_temp(copy_all(from, to, path), to, temp, path), st, out);
+	st = move_into_place(temp, path);
+out:
+	ct_free(temp);
+	close(from);
+	return st;
+}
+
+static enum ct_status probe(const char *file)
+{
+	int fd = ct__file_open_retry(file, O_WRONLY | O_CREAT | O_NOFOLLOW);
+	enum ct_status st;
+
+	if (fd < 0)
+		return ct__file_fail_errno("create", file);
+	st = ct__file_check_regular(fd, CT_IO, file);
+	if (st < 0)
+		close(fd);
+	return st < 0 ? st : finish_temp(ct_fd_write_all(fd, "probe\n", 6, file), fd, file, file);
+}
+
+enum ct_status ct_dir_probe(const char *path)
+{
+	enum ct_status st = CT_NOMEM;
+	/* The name is always the same, so that if a process is killed here, the next probe removes its file. */
+	char *file = ct_path_join(path, ".probe");
+
+	if (file)
+		st = probe(file);
+	if (st == CT_OK && unlink(file) != 0 && errno != ENOENT) /* ENOENT: another process's probe has removed it */
+		st = ct__file_fail_errno("remove", file);
+	ct_free(file);
+	return st < 0 ? ct_error_wrap("directory %s is not writable", path) : CT_OK;
+}
+
+enum ct_status ct_link_replace(const char *target, const char *link)
+{
+	enum ct_status st;
+	char *temp;
+
+	CT_TRY_ALLOC(temp = temp_name(link));
+	if (symlink(target, temp) != 0)
+		st = ct__file_fail_errno("create", temp);
+	else
+		st = move_into_place(temp, link);
+	ct_free(temp);
+	return st;
+}
