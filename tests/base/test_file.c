@@ -380,7 +380,7 @@ static void test_hints(void **state)
 	inject.write_err = EFBIG;
 	assert_fails(ct_file_replace(path, "x", 1), CT_IO, "too large");
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-	assert_non_null(strstr(ct_error_hint_text(), "limited to 4 KiB"));
+	assert_non_null(strstr(ct_error_hint_text(), "limits files to 4 KiB"));
 	assert_non_null(strstr(ct_error_hint_text(), "ulimit -f"));
 	work_again(NULL);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -205,7 +205,7 @@ static void check_other_tensors(const char *engine)
 	rig_open(&r, engine, graph_of(16, "conv2d 16 kernel=3;global_avg_pool;linear 5"), &options);
 	for (size_t i = 0; i < CT_ARRAY_LEN(others); i++) {
 		ct_graph *g = graph_of(16, others[i]);
-		assert_fails(ct_program_create_for(r.net, g, ROWS, CT_TRAIN, &p), CT_BUG, "other parameters");
+		assert_fails(ct_program_create_for(r.net, g, ROWS, CT_TRAIN, &p), CT_BUG, "different parameters");
 		ct_graph_destroy(g);
 	}
 	rig_close(&r);
