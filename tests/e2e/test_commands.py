@@ -192,6 +192,48 @@ class Plan(Case):
             with self.subTest(words=words):
                 self.assert_last_says(self.run_ctrain("plan", self.config(), *words, expect=USAGE), *says)
 
+    def test_plan_does_not_train(self):
+        r = self.run_ctrain("plan", self.config(), "optim.lr=0.2", f"run.dir={self.path('run')}", "--procs", 3)
+        self.assertFalse(os.path.exists(self.path("run")))
+        self.assertEqual(self.marked(), {})
+        for word in ("ranks", "batch", "48 global", "lr ", "4970 parameters", "FLOP", "memory", "buckets", "MiB", "steps", "tiny.yaml:4"):
+            self.assertIn(word, r.out)
+        self.assertRegex(r.out, r"ranks +3 ")
+        self.assertRegex(r.out, r"lr: 0\.2 .*argument|lr: 0\.2 .*command line")
+
+    def test_plan_shows_the_buckets(self):
+        layers = ",".join(["linear 8", "relu"] * 30 + ["linear 10"])
+        args = ("plan", self.config(), "model.name=layers", f"model.layers=[flatten,{layers}]", "dist.first_bucket_mib=0.0001", "--procs", 2)
+        r = self.run_ctrain(*args, "dist.bucket_mib=0.0001", "--json").json()
+        b = r["buckets"]
+        self.assertEqual((b["cap_from"], b["cap_mib"], r["world_size"]), ("config", 0.0001, 2))
+        self.assertEqual(sum(k["params"] for k in b["list"]), r["params"])
+        self.assertEqual(sum(k["bytes"] for k in b["list"]), b["traffic_bytes"])
+        self.assertGreaterEqual(b["traffic_bytes"], 4 * r["params"])
+        done = [k["complete"] for k in b["list"]]
+        self.assertEqual((done, done[-1]), (sorted(done), 1))
+        # In the forward pass, the last layer takes 170 operations, 29 layers take 136 each, and the first one takes 2312. In the backward
+        # pass, all but the first one take twice as many.
+        self.assertAlmostEqual(done[0], 340 / (340 + 29 * 272 + 2312), delta=1e-9)
+        self.assertEqual({k["type"] for k in b["list"]}, {"f32"})
+        out = self.run_ctrain(*args, "dist.bucket_mib=0.0001").out
+        self.assertRegex(out, rf"\nbuckets +{len(done)}, reduced in this order")
+        lines = re.findall(r"\n  (\d+) +[\d.]+ f32 +\d+ +[\d.]+ %", out)
+        self.assertEqual([int(n) for n in lines], [*range(12), *range(len(done) - 8, len(done))])
+        self.assertIn(f"...   {len(done) - 20} buckets of 0.001 to 0.001 MiB", out)
+        self.assertIn("dist.bucket_mib=auto: the cap is chosen at start", self.run_ctrain(*args, "dist.bucket_mib=auto").out)
+        r = self.run_ctrain(*args, "dist.bucket_mib=auto", "--procs", 1, "--json").json()
+        self.assertEqual(r["buckets"]["cap_from"], "default")  # nothing is measured
+
+    def test_plan_counts_the_memory_of_evaluation(self):
+        def activations(*sets):
+            out = self.run_ctrain("plan", self.config(), "data.n_val=8192", *sets).out
+            return float(re.search(r"activations ([\d.]+)", out)[1])
+        self.assertGreater(activations("batch.eval=4096"), activations("batch.eval=64") + 1)
+        self.assertLess(activations("data.val=none", "batch.eval=4096"), activations("batch.eval=4096") - 1)
+        # A batch is never larger than the data set.
+        self.assertEqual(activations("batch.eval=4096", "data.n_val=64"), activations("batch.eval=64", "data.n_val=64"))
+
 
 class Bottleneck(Case):
     def hog(self, cpu):

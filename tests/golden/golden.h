@@ -1,5 +1,5 @@
 /* Reads the golden files that make_golden.py has written with PyTorch, and generates the same pseudo-random numbers
- * (Philox) as make_golden.py. */
+ * (Philox) as golden_data.py. */
 #ifndef CT_TESTS_GOLDEN_GOLDEN_H
 #define CT_TESTS_GOLDEN_GOLDEN_H
 
@@ -36,7 +36,7 @@ double golden_size(const ct_json *sample);
 struct ct_optim_opts golden_optim(const ct_json *o);
 
 /* Generates the synthetic images [rows,28,28] and labels of a step: noise, and stripes that depend on the label
- * (images() in make_golden.py). */
+ * (images() in golden_data.py). */
 void golden_images(uint32_t step, int rows, uint8_t *x, int32_t *labels);
 /* Does the same for color images [rows,size,size,3] (images() in make_golden_resnet.py). */
 void golden_photos(uint32_t step, int rows, int size, uint8_t *x, int32_t *labels);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes resnet.json and names.json to its directory with PyTorch and torchvision (CPU): make_golden_resnet.py [case ...]
 
-Each case is one of torchvision's networks with weights from Philox streams (make_golden.py).
+Each case is one of torchvision's networks with weights from Philox streams (golden_data.py).
   calm      the first forward and backward pass: logits, the gradient of every parameter
   training  20 steps of SGD: losses; parameters, running statistics and logits in evaluation at the end
 Tensors are stored as digests: norm, a projection on a vector of Philox numbers, and a few elements. names.json has the names and
@@ -26,6 +26,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 import torchvision
 
+import golden_data
 import make_golden as mg
 
 MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
@@ -45,7 +46,7 @@ def images(step, rows, size):
     labels = np.empty(rows, dtype=np.int64)
     at = np.arange(n)
     for r in range(rows):
-        u = mg.stream(2024, mg.TEST, step, r, n + 1)
+        u = golden_data.stream(2024, golden_data.TEST, step, r, n + 1)
         labels[r] = u[n] % CLASSES
         stripe = ((at * (labels[r] + 1)) >> 4) % 3 == 0
         x[r] = ((u[:n] >> np.uint32(25)) + np.where(stripe, 120, 0)).astype(np.uint8).reshape(size, size, 3)
@@ -58,7 +59,7 @@ def network(name, cifar, seed, calm=False):
     if cifar:
         model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
         model.maxpool = nn.Identity()
-    mg.init_parameters(model, seed, vary_norms=True)
+    golden_data.init_parameters(model, seed, vary_norms=True)
     last = 'bn3' if name == 'resnet50' else 'bn2'
     with torch.no_grad():
         for n, m in model.named_modules():
@@ -78,7 +79,7 @@ def digest(t, stream, beside=None):
     """beside: digest of the tensor whose size errors are measured by where that is larger."""
     x = t.detach().double().reshape(-1).numpy()
     step = max(1, x.size // 5)
-    direction = mg.fill_floats(stream, x.size).astype(np.float64)
+    direction = golden_data.fill_floats(stream, x.size).astype(np.float64)
     short = lambda v: float(f'{v:.9g}')
     norm, most = short(np.sqrt((x * x).sum())), short(np.abs(x).max())
     return dict(n=x.size, norm=norm, scale=max(norm, beside['scale'] if beside else 0), most=max(most, beside['most'] if beside else 0),
@@ -178,7 +179,7 @@ def names():
     for name in ('resnet18', 'resnet50'):
         state = getattr(torchvision.models, name)().state_dict()
         models[name] = {n: list(t.shape) for n, t in state.items() if 'num_batches' not in n}
-    path = os.path.join(mg.HERE, 'names.json')
+    path = os.path.join(golden_data.HERE, 'names.json')
     with open(path, 'w') as f:
         json.dump(dict(v=1, torchvision=torchvision.__version__.split('+')[0], models=models), f, separators=(',', ':'))
         f.write('\n')
@@ -189,7 +190,7 @@ if __name__ == '__main__':
     wanted = sys.argv[1:]
     if not wanted or 'names' in wanted:
         names()
-    path, done = os.path.join(mg.HERE, 'resnet.json'), {}
+    path, done = os.path.join(golden_data.HERE, 'resnet.json'), {}
     if wanted and os.path.exists(path):
         with open(path) as f:
             done = {c['case']: c for c in json.load(f)['cases']}
