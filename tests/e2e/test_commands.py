@@ -121,7 +121,7 @@ class Plan(Case):
     CONFIG = "model: {name: resnet20}\ntrain: {epochs: 1}\ndata: {name: synthetic, shape: [3, 32, 32], n_train: 2000000000, val: none}\nlaunch: {threads: 1}\n"
 
     def memory(self, rows, **more):
-        out = self.run_ctrain("plan", self.config(self.CONFIG), f"batch.per_rank={rows}", "--procs", 1, **more).out
+        out = self.run_ctrain("plan", self.config(self.CONFIG), f"batch.per_rank={rows}", "--procs", 1, "--no-measure", **more).out
         about, total, unit = re.search(r"^memory +per rank (about )?([\d.]+) (MiB|GiB):", out, re.M).groups()
         return bool(about), float(total) * {"MiB": 1 << 20, "GiB": 1 << 30}[unit], out
 
@@ -233,6 +233,35 @@ class Plan(Case):
         self.assertLess(activations("data.val=none", "batch.eval=4096"), activations("batch.eval=4096") - 1)
         # A batch is never larger than the data set.
         self.assertEqual(activations("batch.eval=4096", "data.n_val=64"), activations("batch.eval=64", "data.n_val=64"))
+
+
+    def time(self, *args, config=None):
+        return self.run_ctrain("plan", config or self.config(), "--json", *args).json()["time"]
+
+    def test_time(self):
+        """The time of a training, and whether it was measured. 2 epochs of 21 steps; evaluations of 230 samples, 24 in a batch."""
+        t = self.time("--step-ms", "24,48,4", "launch.procs=2")
+        self.assertEqual((t["step_source"], t["evaluations"]), ("given", 2))
+        for key, want in (("step_ms", 76), ("first_epoch_seconds", 21 * 0.076), ("evaluation_seconds", 115 * 0.001), ("total_seconds", 42 * 0.076 + 0.23)):
+            self.assertAlmostEqual(t[key], want, places=9)
+        # Two micro-batches; an evaluation every half epoch, and one at the end; later epochs with other images.
+        self.assertAlmostEqual(self.time("--step-ms", "24,48,4", "launch.procs=2", "train.accumulate=2", "batch.global=48")["step_ms"], 148)
+        counts = [self.time("--step-ms", "1,1,1", *s)["evaluations"] for s in (["train.eval_every=0.5"], ["train.max_steps=30"], ["train.eval_every=0"], ["data.val=none"])]
+        self.assertEqual(counts, [4, 2, 1, 0])
+        self.assertEqual(self.time("--no-measure")["step_source"], "unknown")
+        self.assertIn("pipeline", self.time("launch.procs=2", "launch.pipeline=2", "model.name=convnet")["why"])
+        t = self.time()
+        self.assertEqual((t["step_source"], t["synthetic"], t["measured_rows"]), ("measured", False, 24))
+        self.assertTrue(1 <= t["measured_steps"] <= 20 and 0 < t["step_ms"] * 42e-3 < t["total_seconds"], t)
+
+    def test_time_without_data(self):
+        r = self.run_ctrain("plan", self.config("model: {name: resnet18}\ntrain: {epochs: 4}\ndata: {name: imagefolder}\nbatch: {per_rank: 64}\n"), "--procs", 1,
+                            "--assume", "train=640,val=100,classes=10,size=96")
+        self.assertRegex(r.out, r"time +about [0-9.hms]+: 40 steps of [0-9.]+ m?s \([0-9.hms]+ for the first epoch\), and 4 evaluations of [0-9.hms]+\n")
+        self.assertRegex(r.out, r"step: predicted from \d+ steps? of one rank with \d+ threads? and \d+ samples instead of 64 and synthetic samples; evaluation: predicted")
+        self.assertRegex(r.out, r"not included: checkpoints, reading and decoding of samples\n")
+        sizes = [self.time("--step-ms", "1,1,0", "--procs", 1, "--assume", "train=6400,classes=10", f"data.train.size={s}", "train.epochs=2", config=self.path("tiny.yaml"))["total_seconds"] for s in ("64", "[[0,64],[1,128]]")]
+        self.assertAlmostEqual(sizes[1], sizes[0] * 2.5)
 
 
 class Bottleneck(Case):

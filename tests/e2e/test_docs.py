@@ -83,7 +83,7 @@ class Docs(Case):
             self.assertRegex(page, rf"(?m)^\| `{name}` \|", "MODELS.md has no row for this model")
         for name, count in re.findall(r"^\| `(\w+)` \|.*\| ([\d,]+)(?: with .*)? \|$", page, re.M):
             with self.subTest(model=name):
-                r = self.run_ctrain("plan", self.config("model: {}" + REST, "plain.yaml"), f"model.name={name}")
+                r = self.run_ctrain("plan", self.config("model: {}" + REST, "plain.yaml"), f"model.name={name}", "--no-measure")
                 self.assertIn(f"{name}: {count.replace(',', '')} parameters", r.out)
 
     def schema(self, section, key):

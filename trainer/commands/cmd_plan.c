@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "trainer/commands/plan_buckets_impl.h"
+#include "trainer/commands/plan_time_impl.h"
 #include "trainer/commands/print_impl.h"
 #include "trainer/commands/simulate_impl.h"
 #include "trainer/loop/session_data.h"
@@ -406,7 +407,8 @@ static enum ct_status print_origins(const struct ct_config *c)
 	return CT_OK;
 }
 
-static ct_json *plan_json(const struct ct_config *c, const struct planned *p, const struct planned_buckets *buckets)
+static ct_json *plan_json(const struct ct_config *c, const struct planned *p, const struct planned_buckets *buckets,
+			  const struct ct__plan_time *time)
 {
 	const struct ct_run_plan *r = &p->plan;
 	const struct ct_net_memory *m = &p->memory;
@@ -420,6 +422,7 @@ static ct_json *plan_json(const struct ct_config *c, const struct planned *p, co
 	ct_json_set_i64(j, "accumulate", r->accumulate);
 	ct_json_set_i64(j, "steps_per_epoch", (int64_t)r->steps_per_epoch);
 	ct_json_set_i64(j, "total_steps", (int64_t)r->total_steps);
+	ct_json_set(j, "time", ct__plan_time_json(time));
 	ct_json_set_f64(j, "lr", r->lr);
 	ct_json_set_str(j, "model", ct_config_choice(c, "model.name"));
 	ct_json_set_i64(j, "params", (int64_t)ct_graph_n_elems(p->graph));
@@ -437,26 +440,48 @@ static ct_json *plan_json(const struct ct_config *c, const struct planned *p, co
 	return j;
 }
 
-/* Loads the config; an assumed size of images is the same as data.train.size. */
-static enum ct_status load_config(const struct ct_cli *cli, const struct ct_assumed *assumed, struct ct_config **c)
+static enum ct_status print(const struct ct_config *c, struct planned *p)
 {
-	struct ct_config_set *sets;
-	enum ct_status st;
-	char size[24];
+	print_model(c, p);
+	print_stages(p);
+	for (int k = 0; k < p->stages.n; k++) {
+		if (k > 0)
+			CT_TRY(compile_stage(c, p, k));
+		print_memory(p, k, states_bytes(p), c->train.ema > 0 ? p->memory.params + p->memory.buffers : 0);
+		const struct planned_buckets b = buckets_of(c, p);
+		ct__plan_print_buckets(&b);
+	}
+	return print_origins(c);
+}
 
-	CT_TRY_ALLOC(sets = CT_NEW_ARRAY(struct ct_config_set, cli->n_sets + 1));
-	snprintf(size, sizeof(size), "%lld", (long long)assumed->size);
-	for (size_t i = 0; i < cli->n_sets; i++)
-		sets[i] = cli->sets[i];
-	sets[cli->n_sets] = (struct ct_config_set){.key = "data.train.size", .value = size, .origin = "--assume"};
-	st = ct_config_load(cli->args[0], sets, cli->n_sets + (assumed->size > 0), c);
-	ct_free(sets);
-	return st;
+static enum ct_status plan(const struct ct_cli *cli, const struct ct_assumed *assumed, const struct ct_config *c,
+			   struct ct_config *measure, struct planned *p)
+{
+	struct ct__plan_time time;
+	CT_TRY(make(c, assumed, p));
+	const struct ct__time_request r = {.cfg = c,
+					   .plan = &p->plan,
+					   .train = p->train_info,
+					   .local = p->ranks.local,
+					   .world = p->ranks.world,
+					   .flops = ct_graph_flops(p->graph),
+					   .val_flops = ct_graph_flops(p->val_graph ? p->val_graph : p->graph),
+					   .step_ms = cli->step_ms,
+					   .measure = measure,
+					   .assumed = assumed->train > 0};
+	CT_TRY(ct__plan_time(&r, &time));
+	if (cli->json) {
+		const struct planned_buckets b = buckets_of(c, p);
+		return ct__print_json(plan_json(c, p, &b, &time), true);
+	}
+	print_run(c, p);
+	ct__plan_time_print(&r, &time);
+	return print(c, p);
 }
 
 enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 {
-	struct ct_config *c = NULL;
+	struct ct_config *c = NULL, *measure = NULL;
 	struct ct_assumed assumed = {0};
 	struct planned p = {0};
 
@@ -465,29 +490,13 @@ enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 	CT_TRY(ct__simulate_check_options(cli));
 	if (cli->assume)
 		CT_TRY(ct_assume_parse(cli->assume, &assumed));
-	CT_TRY(load_config(cli, &assumed, &c));
-	enum ct_status st = make(c, &assumed, &p);
-	if (st == CT_OK && cli->json) {
-		const struct planned_buckets b = buckets_of(c, &p);
-		st = ct__print_json(plan_json(c, &p, &b), true);
-	} else if (st == CT_OK) {
-		print_run(c, &p);
-		print_model(c, &p);
-		print_stages(&p);
-		for (int k = 0; k < p.stages.n && st == CT_OK; k++) {
-			if (k > 0)
-				st = compile_stage(c, &p, k);
-			if (st < 0)
-				break;
-			print_memory(&p, k, states_bytes(&p),
-				     c->train.ema > 0 ? p.memory.params + p.memory.buffers : 0);
-			const struct planned_buckets b = buckets_of(c, &p);
-			ct__plan_print_buckets(&b);
-		}
-		if (st == CT_OK)
-			st = print_origins(c);
-	}
+	enum ct_status st = ct_assume_load(&assumed, cli->args[0], cli->sets, cli->n_sets, &c);
+	if (st == CT_OK && !cli->no_measure)
+		st = ct_assume_load(&assumed, cli->args[0], cli->sets, cli->n_sets, &measure);
+	if (st == CT_OK)
+		st = plan(cli, &assumed, c, measure, &p);
 	release(&p);
+	ct_config_destroy(measure);
 	ct_config_destroy(c);
 	return st;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "trainer/commands/plan_time_impl.h"
 #include "trainer/commands/print_impl.h"
 #include "trainer/commands/step_bench_impl.h"
 #include "trainer/loop/session_data.h"
@@ -172,15 +173,8 @@ static enum ct_status describe(struct simulation *m)
 static enum ct_status parse_step_ms(const char *text, struct ct_sim_work *w)
 {
 	double ms[3];
-	int len = 0;
 
-	if (sscanf(text, "%31lf,%31lf,%31lf%n", &ms[0], &ms[1], &ms[2], &len) != 3 || text[len] || !(ms[0] >= 0) ||
-	    !(ms[1] >= 0) || !(ms[2] >= 0) || !isfinite(ms[0] + ms[1] + ms[2]) || ms[0] + ms[1] + ms[2] <= 0)
-		return CT_FAIL(
-			CT_USAGE,
-			"--step-ms %.60s: expected the milliseconds of the forward pass, the backward pass and the "
-			"update, such as 12.5,24,0.8",
-			text);
+	CT_TRY(ct__parse_step_ms(text, ms));
 	w->forward_s = ms[0] * 1e-3;
 	w->backward_s = ms[1] * 1e-3;
 	w->optim_s = ms[2] * 1e-3;
@@ -457,8 +451,7 @@ enum ct_status ct__simulate(const struct ct_cli *cli)
 
 enum ct_status ct__simulate_check_options(const struct ct_cli *cli)
 {
-	const char *option = cli->step_ms      ? "--step-ms"
-			     : cli->link_intra ? "--link-intra"
+	const char *option = cli->link_intra   ? "--link-intra"
 			     : cli->link_inter ? "--link-inter"
 			     : cli->allreduce  ? "--allreduce"
 			     : cli->steps      ? "--steps"

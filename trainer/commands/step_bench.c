@@ -1,5 +1,6 @@
 #include "trainer/commands/step_bench_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -36,11 +37,11 @@ static void note_times(int64_t *ns, int64_t steps, int64_t i, int64_t step_ns, c
 		ns[k * steps + i] = all[k];
 }
 
-/* Median of a phase in milliseconds; sorts the row of the phase. */
-static double median_ms(int64_t *ns, int64_t steps, int phase)
+/* Median of a phase in milliseconds, over the first n of the steps; sorts the row of the phase. */
+static double median_ms(int64_t *ns, int64_t steps, int64_t n, int phase)
 {
-	qsort(ns + phase * steps, (size_t)steps, sizeof(*ns), compare_i64);
-	return (double)ns[phase * steps + steps / 2] * 1e-6;
+	qsort(ns + phase * steps, (size_t)n, sizeof(*ns), compare_i64);
+	return (double)ns[phase * steps + n / 2] * 1e-6;
 }
 
 /* Numbers of heap allocations. */
@@ -50,16 +51,22 @@ struct allocations {
 	uint64_t all; /* by all threads: the buffers of loader threads grow until the largest file has been read */
 };
 
-/* Runs `steps` steps, in groups, after `warmup` others. Stores their times in ns [N_PHASES, steps]. */
-static enum ct_status measure(const struct ct_session *s, ct_stepper *p, int64_t warmup, int64_t steps, int64_t *ns,
-			      struct allocations *a)
+/* Runs at most `steps` steps, in groups, after `warmup` others. Stores their times in ns [N_PHASES, steps], and their
+ * number in *done. After `seconds`, no further group begins. */
+static enum ct_status measure(const struct ct_session *s, ct_stepper *p, int64_t warmup, int64_t steps, double seconds,
+			      int64_t *ns, int64_t *done, struct allocations *a)
 {
 	struct ct_step_result r[CT_STEP_GROUP_MAX];
 	const int group = ct_stepper_group(p);
+	int64_t start = 0;
 
 	for (int64_t i = -warmup; i < steps; i += group) {
-		if (i == 0)
+		if (i > 0 && ct_seconds_since(start) >= seconds)
+			break;
+		if (i == 0) {
 			a->all = ct_mem_count();
+			start = ct_now_ns();
+		}
 		int64_t t0 = ct_now_ns(), compile_ns = 0;
 		const uint64_t before = ct_mem_count_of_thread(), replayed = ct_stepper_replayed(p);
 		CT_TRY(run_steps(p, (uint64_t)(i + warmup), group, s->plan.lr * 0.01, r));
@@ -72,6 +79,7 @@ static enum ct_status measure(const struct ct_session *s, ct_stepper *p, int64_t
 		const int64_t step_ns = (ct_now_ns() - t0 - compile_ns) / group;
 		for (int k = 0; k < group && i >= 0; k++)
 			note_times(ns, steps, i + k, step_ns, &r[k].times);
+		*done = i + group;
 		a->steps += i >= 0 && full ? made : 0;
 		a->preparing += i >= 0 && !full ? made : 0;
 	}
@@ -94,10 +102,11 @@ static enum ct_status profile(const struct ct_session *s, ct_stepper *p, uint64_
 	return CT_OK;
 }
 
-enum ct_status ct__step_bench(struct ct_session *s, int64_t steps, struct ct__step_bench *out)
+static enum ct_status bench(struct ct_session *s, int64_t steps, int64_t warmup, double seconds, bool profiled,
+			    struct ct__step_bench *out)
 {
 	ct_stepper *p = NULL;
-	int64_t *ns = NULL;
+	int64_t *ns = NULL, n = 0;
 	struct allocations made = {0};
 	enum ct_status st;
 
@@ -106,23 +115,36 @@ enum ct_status ct__step_bench(struct ct_session *s, int64_t steps, struct ct__st
 		s->plan.n_sizes = 1;
 	CT_TRY(ct_stepper_create(s, &p));
 	/* Each slot is posted and recorded before it is measured. */
-	const int64_t group = ct_stepper_group(p), warmup = ct_stepper_lag(p) > 0 ? 2 * (ct_stepper_lag(p) + group) : 5;
+	const int64_t group = ct_stepper_group(p);
+	if (ct_stepper_lag(p) > 0)
+		warmup = 2 * (ct_stepper_lag(p) + group);
 	steps = (steps + group - 1) / group * group;
 	ns = CT_NEW_ARRAY(int64_t, (size_t)steps * N_PHASES);
 	CT_TRY_GOTO(ns ? CT_OK : CT_NOMEM, st, out);
-	CT_TRY_GOTO(measure(s, p, warmup, steps, ns, &made), st, out);
-	CT_TRY_GOTO(profile(s, p, (uint64_t)(warmup + steps), steps, &out->profiled), st, out);
-	out->steps = steps;
-	out->step_ms = median_ms(ns, steps, STEP);
+	CT_TRY_GOTO(measure(s, p, warmup, steps, seconds, ns, &n, &made), st, out);
+	if (profiled)
+		CT_TRY_GOTO(profile(s, p, (uint64_t)(warmup + steps), steps, &out->profiled), st, out);
+	out->steps = n;
+	out->step_ms = median_ms(ns, steps, n, STEP);
 	out->step_min_ms = (double)ns[0] * 1e-6;
-	out->data_ms = median_ms(ns, steps, DATA);
-	out->forward_ms = median_ms(ns, steps, FORWARD);
-	out->backward_ms = median_ms(ns, steps, BACKWARD);
-	out->optim_ms = median_ms(ns, steps, OPTIM);
+	out->data_ms = median_ms(ns, steps, n, DATA);
+	out->forward_ms = median_ms(ns, steps, n, FORWARD);
+	out->backward_ms = median_ms(ns, steps, n, BACKWARD);
+	out->optim_ms = median_ms(ns, steps, n, OPTIM);
 	out->allocations = made.steps;
 	out->loader_allocations = made.all - made.steps - made.preparing;
 out:
 	ct_stepper_destroy(p);
 	ct_free(ns);
 	return st;
+}
+
+enum ct_status ct__step_bench(struct ct_session *s, int64_t steps, struct ct__step_bench *out)
+{
+	return bench(s, steps, 5, INFINITY, true, out);
+}
+
+enum ct_status ct__step_bench_for(struct ct_session *s, double seconds, struct ct__step_bench *out)
+{
+	return bench(s, 20, 1, seconds, false, out);
 }

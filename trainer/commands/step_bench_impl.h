@@ -1,4 +1,4 @@
-/* Measures the training step of one rank, for `ctrain bench step` and `ctrain plan --simulate`. */
+/* Measures the training step of one rank, for `ctrain bench step` and `ctrain plan`. */
 #ifndef CT_TRAINER_COMMANDS_STEP_BENCH_IMPL_H
 #define CT_TRAINER_COMMANDS_STEP_BENCH_IMPL_H
 
@@ -14,5 +14,7 @@ struct ct__step_bench {
 
 /* Runs at least `steps` steps after a warm-up, and up to 20 more in which the nodes are measured. */
 enum ct_status ct__step_bench(struct ct_session *s, int64_t steps, struct ct__step_bench *out) CT_MUST_CHECK;
+/* Measures for about this time: at least one step, and at most 20, after a single one as warm-up. Measures no nodes. */
+enum ct_status ct__step_bench_for(struct ct_session *s, double seconds, struct ct__step_bench *out) CT_MUST_CHECK;
 
 #endif

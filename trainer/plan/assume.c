@@ -1,7 +1,9 @@
 #include "trainer/plan/assume.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "trainer/plan/run_plan.h"
 
 #define EXAMPLE "for example --assume train=1281167,val=50000,classes=1000,size=224"
@@ -53,4 +55,21 @@ enum ct_status ct_assume_info(const struct ct_assumed *a, const struct ct_config
 		return CT_FAIL_HINT(CT_USAGE, "set data.shape, for example data.shape=[1,28,28]",
 				    "the shape of the samples is only in the data files");
 	return CT_OK;
+}
+
+enum ct_status ct_assume_load(const struct ct_assumed *a, const char *path, const struct ct_config_set *given, size_t n,
+			      struct ct_config **out)
+{
+	struct ct_config_set *sets;
+	enum ct_status st;
+	char size[24];
+
+	CT_TRY_ALLOC(sets = CT_NEW_ARRAY(struct ct_config_set, n + 1));
+	snprintf(size, sizeof(size), "%lld", (long long)a->size);
+	for (size_t i = 0; i < n; i++)
+		sets[i] = given[i];
+	sets[n] = (struct ct_config_set){.key = "data.train.size", .value = size, .origin = "--assume"};
+	st = ct_config_load(path, sets, n + (a->size > 0), out);
+	ct_free(sets);
+	return st;
 }

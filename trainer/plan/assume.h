@@ -16,5 +16,8 @@ enum ct_status ct_assume_parse(const char *text, struct ct_assumed *out) CT_MUST
  * something is missing, and names it. */
 enum ct_status ct_assume_info(const struct ct_assumed *a, const struct ct_config *c, bool train,
 			      struct ct_dataset_info *out) CT_MUST_CHECK;
+/* Loads the config; an assumed size of images is the same as data.train.size. The caller owns *out. */
+enum ct_status ct_assume_load(const struct ct_assumed *a, const char *path, const struct ct_config_set *given, size_t n,
+			      struct ct_config **out) CT_MUST_CHECK;
 
 #endif

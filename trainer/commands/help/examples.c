@@ -18,7 +18,8 @@ static const struct ct_command_text texts[] = {
 	{"predict", NULL,
 	 "ctrain predict runs/resnet18_cifar10 cat.png\n"
 	 "ctrain predict runs/resnet18_cifar10 cat.png dog.png --top 3 --json"},
-	{"plan", NULL,
+	{"plan",
+	 "The time of the training is predicted from a few steps that are measured here, on one rank, for about a second. The output says what was measured, and what it does not include.",
 	 "ctrain plan configs/mnist_ddp.yaml --procs 4\n"
 	 "ctrain plan resnet50_imagenet --assume train=1281167,classes=1000\n"
 	 "ctrain plan configs/mnist_ddp.yaml --simulate 1x1..8x1 --link-inter eth10"},
