@@ -227,8 +227,8 @@ static enum ct_status take_row(struct reader *r)
 
 	if (r->csv.n != r->n_columns)
 		return CT_FAIL_HINT(CT_DATA, "a field that contains the delimiter must be in double quotes",
-				    "%s:%u: there are %zu fields, but %zu columns", r->csv.path, r->csv.line, r->csv.n,
-				    r->n_columns);
+				    "%s:%u: the number of fields is %zu, but there are %zu columns", r->csv.path,
+				    r->csv.line, r->csv.n, r->n_columns);
 	CT_TRY(take_image(r, &row));
 	row.label = r->csv.fields[r->column[LABEL]];
 	if (row.label[0] == '\0')

@@ -22,8 +22,8 @@ struct entry {
 struct labeling {
 	const char *root, *file; /* file: the path of the list */
 	const struct ct_dataset_spec *spec;
-	struct ct_label_list list;
-	enum ct_label_part part; /* of the rows to use */
+	struct ct_label_list list, training; /* training: if it is another list */
+	enum ct_label_part part;             /* of the rows to use */
 	struct ct_class_list *classes;
 	bool numbered;         /* the classes are those of a class list, so that labels may be their numbers */
 	struct entry *entries; /* [n], sorted by by_stem */
@@ -95,22 +95,36 @@ static enum ct_status find_image(const struct labeling *s, const struct ct_label
 }
 
 /* Returns the path of an image whose name, without directories and suffix, is that of the row; or NULL. */
-static const char *find_elsewhere(const struct labeling *s, const struct ct_label_row *row)
+static const char *find_elsewhere(const struct ct_image_dir_images *all, const struct ct_label_row *row)
 {
 	const char *want = ct_path_name(row->image);
 
-	for (uint32_t i = 0; i < s->n; i++) {
-		const char *name = ct_path_name(s->entries[i].path);
+	for (size_t i = 0; i < all->n; i++) {
+		const char *path = all->paths.s + all->at[i], *name = ct_path_name(path);
 
 		if (compare_stems(name, stem_of(name), want, stem_of(want)) == 0)
-			return s->entries[i].path;
+			return path;
 	}
 	return NULL;
 }
 
+/* Names the directory that contains the image of the row, whose path below s->root is `found`. */
+static void hint_directory(const struct labeling *s, const struct ct_label_row *row, const char *found)
+{
+	const size_t n = stem_of(found), tail = stem_of(row->image), prefix = n > tail ? n - tail : 0;
+	const char *train = s->spec->path && strcmp(s->spec->path, ".") != 0 ? s->spec->path : "";
+
+	if (prefix > 1 && found[prefix - 1] == '/' && memcmp(found + prefix, row->image, tail) == 0)
+		ct_error_hint("%.200s exists; if the names are relative to its directory, set data.train=%s%s%.*s", found, train,
+			      train[0] ? "/" : "", (int)prefix - 1, found);
+	else
+		ct_error_hint("%.200s exists; data.train must be the directory to which the names are relative", found);
+}
+
 static enum ct_status missing_image(const struct labeling *s, const struct ct_label_row *row, uint32_t n_missing)
 {
-	const char *elsewhere = find_elsewhere(s, row);
+	struct ct_image_dir_images all;
+	const char *elsewhere;
 	char shown[160];
 	bool exists;
 	char *path;
@@ -119,16 +133,18 @@ static enum ct_status missing_image(const struct labeling *s, const struct ct_la
 	CT_TRY_ALLOC(path = ct_path_join(s->root, row->image));
 	exists = ct_file_exists(path);
 	ct_free(path);
+	CT_TRY(ct_image_dir_scan(s->root, "", true, &all));
+	elsewhere = find_elsewhere(&all, row);
 	(void)CT_FAIL(CT_DATA, exists ? "%s:%u: \"%s\" in %s is not a .jpg, .jpeg or .png file (%u of %zu rows have no image)"
 				      : "%s:%u: there is no image \"%s\" in %s (%u of %zu rows have no image)",
 		      s->file, row->line, shown, s->root, n_missing, s->list.n);
 	if (exists)
 		ct_error_hint("convert the image, or remove the line");
 	else if (elsewhere)
-		ct_error_hint("there is %.200s: data.train must be the directory to which the names in the file are relative",
-			      elsewhere);
+		hint_directory(s, row, elsewhere);
 	else
 		ct_error_hint("add the file, or remove the line; data.train is the directory to which the names are relative");
+	ct_image_dir_images_release(&all);
 	return CT_DATA;
 }
 
@@ -147,6 +163,61 @@ static enum ct_status twice(const struct labeling *s, const struct ct_label_row 
 	return CT_FAIL_HINT(CT_DATA, "accuracy on images that are also trained on is too high: remove one of the lines",
 			    "%s:%u: \"%s\" is in another part of the data (column \"%s\") than in line %u", s->file, b->line,
 			    shown, s->list.split, a->line);
+}
+
+static enum ct_status append(const struct ct_image_dir_images *f, struct ct_image_dir_images *out)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		CT_TRY_GROW(out->at, out->n, out->cap);
+		out->at[out->n++] = out->paths.len + f->at[i];
+	}
+	ct_str_add_bytes(&out->paths, ct_str_text(&f->paths), f->paths.len);
+	return ct_str_status(&out->paths);
+}
+
+/* Appends the images of a directory of the list. */
+static enum ct_status scan_directory(const struct labeling *s, const char *directory, struct ct_image_dir_images *out)
+{
+	struct ct_image_dir_images f;
+	enum ct_status st = ct_image_dir_scan(s->root, directory, false, &f);
+
+	if (st == CT_NOT_FOUND) { /* its images are missing */
+		ct_error_clear();
+		return CT_OK;
+	}
+	CT_TRY(st);
+	st = append(&f, out);
+	ct_image_dir_images_release(&f);
+	return st;
+}
+
+/* Scans the directories that the list names, in strcmp order. */
+static enum ct_status scan(const struct labeling *s, struct ct_image_dir_images *out)
+{
+	enum ct_status st = CT_OK;
+	const char *before = NULL;
+	size_t n = 0;
+	char **names;
+
+	CT_TRY_ALLOC(names = CT_NEW_ARRAY(char *, s->list.n));
+	for (size_t i = 0; i < s->list.n && st == CT_OK; i++) {
+		const char *image = s->list.rows[i].image, *slash = strrchr(image, '/');
+		const size_t len = slash ? (size_t)(slash - image) : 0;
+
+		if (n > 0 && strlen(names[n - 1]) == len && memcmp(names[n - 1], image, len) == 0)
+			continue;
+		names[n] = ct_strndup(image, len);
+		st = names[n] ? CT_OK : CT_NOMEM;
+		n += names[n] != NULL;
+	}
+	ct_strings_sort(names, n);
+	for (size_t i = 0; i < n && st == CT_OK; i++) {
+		if (!before || strcmp(before, names[i]) != 0)
+			st = scan_directory(s, names[i], out);
+		before = names[i];
+	}
+	ct_dir_list_free(names, n);
+	return st;
 }
 
 /* Fills s->entries. */
@@ -223,20 +294,44 @@ static enum ct_status classes_of_training(struct labeling *s)
 {
 	const struct ct_dataset_spec *spec = s->spec;
 	const struct ct_label_columns columns = {spec->image_column, spec->class_column, spec->split_column};
-	struct ct_label_list l;
 	enum ct_status st;
 	char *path;
 
 	if (spec->train || !spec->train_labels || strcmp(spec->train_labels, spec->labels) == 0)
 		return ct_label_list_classes(&s->list, s->file, s->classes);
 	CT_TRY_ALLOC(path = ct_path_join(spec->dir && spec->dir[0] ? spec->dir : ".", spec->train_labels));
-	st = ct_label_list_load(path, &columns, &l);
-	if (st == CT_OK) {
-		st = ct_label_list_classes(&l, path, s->classes);
-		ct_label_list_release(&l);
-	}
+	st = ct_label_list_load(path, &columns, &s->training);
+	if (st == CT_OK)
+		st = ct_label_list_classes(&s->training, path, s->classes);
 	ct_free(path);
 	return st;
+}
+
+/* Warns if the other list has some of the same images as training data. */
+static enum ct_status warn_shared_images(const struct labeling *s)
+{
+	const struct ct_label_row *first = NULL;
+	const char *root = s->spec->classes_of;
+	size_t n = 0;
+
+	if (!root || !s->spec->path || strcmp(root, s->spec->path) != 0)
+		return CT_OK;
+	for (size_t i = 0; i < s->training.n; i++) {
+		const struct ct_label_row *row = &s->training.rows[i];
+		uint32_t image;
+
+		if (row->part != CT_LABEL_TRAIN)
+			continue;
+		CT_TRY(find_image(s, row, &image));
+		if (image == NONE || s->row_of[image] == NONE || s->list.rows[s->row_of[image]].part != s->part)
+			continue;
+		first = first ? first : &s->list.rows[s->row_of[image]];
+		n++;
+	}
+	if (n)
+		CT_WARN("%s:%u: \"%s\" is also training data (%zu such image%s), so the accuracy is too high: remove these lines from one of the files",
+			s->file, first->line, first->image, n, ct_plural((int64_t)n));
+	return CT_OK;
 }
 
 static enum ct_status unknown_class(const struct labeling *s, const struct ct_label_row *row)
@@ -308,9 +403,10 @@ static enum ct_status load(struct labeling *s, struct ct_image_dir_images *image
 	s->numbered = s->classes->n > 0;
 	if (!s->numbered)
 		CT_TRY(classes_of_training(s));
-	CT_TRY(ct_image_dir_scan(s->root, "", true, images));
+	CT_TRY(scan(s, images));
 	CT_TRY(index_images(s, images));
 	CT_TRY(match_rows(s));
+	CT_TRY(warn_shared_images(s));
 	CT_TRY_ALLOC(*labels = CT_NEW_ARRAY(int32_t, images->n));
 	CT_TRY(keep_labeled(s, images, *labels));
 	if (!spec->train && spec->val_fraction <= 0)
@@ -331,6 +427,7 @@ enum ct_status ct__folder_labels_load(const char *root, const struct ct_dataset_
 	s.file = file;
 	st = load(&s, images, labels);
 	ct_label_list_release(&s.list);
+	ct_label_list_release(&s.training);
 	ct_free(s.entries);
 	ct_free(s.row_of);
 	ct_free(file);
