@@ -93,6 +93,17 @@ static void test_each_key_has_its_place(void **state)
 	assert_string_equal(spec.path, "b.tar");
 	assert_true(p.net.recompute == CT_RECOMPUTE_NORMS);
 	ct_config_destroy(c);
+	c = LOAD("data.name=imagefolder", "data.labels=t.csv", "data.labels.class=y");
+	ct_plan_dataset_spec(c, false, &spec);
+	assert_true(!strcmp(spec.path, ".") && !strcmp(spec.labels, "t.csv") && !strcmp(spec.train_labels, "t.csv"));
+	assert_true(!strcmp(spec.class_column, "y") && !spec.image_column && !spec.split_column);
+	ct_config_destroy(c);
+	c = LOAD("data.name=imagefolder", "data.labels=t.csv", "data.train=a", "data.val_labels=v.csv", "data.val=b");
+	ct_plan_dataset_spec(c, true, &spec);
+	assert_true(!strcmp(spec.path, "a") && !strcmp(spec.labels, "t.csv"));
+	ct_plan_dataset_spec(c, false, &spec);
+	assert_true(!strcmp(spec.path, "b") && !strcmp(spec.labels, "v.csv") && !strcmp(spec.train_labels, "t.csv"));
+	ct_config_destroy(c);
 	c = LOAD("precision=bf16", "train.recompute=blocks");
 	assert_int_equal(ct_run_plan_make(c, 2, &shards, NULL, &p), CT_OK);
 	assert_true(p.net.precision == CT_PRECISION_BF16 && p.net.recompute == CT_RECOMPUTE_BLOCKS);

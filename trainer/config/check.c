@@ -156,6 +156,7 @@ enum ct_status ct__config_check(struct ct_config *c, const char *path, struct ct
 
 	check_required(&k);
 	CT_TRY(exclude(&k, "data.val", "data.val_fraction"));
+	CT_TRY(exclude(&k, "data.val_labels", "data.val_fraction"));
 	CT_TRY(exclude(&k, "batch.global", "batch.per_rank"));
 	CT_TRY(exclude(&k, "launch.procs", "launch.procs_list"));
 	CT_TRY(exclude(&k, "schedule.warmup_epochs", "schedule.warmup_steps"));

@@ -90,6 +90,8 @@ struct ct_config {
 		char *dir; /* default: $CTRAIN_DATA/<name> or datasets/<name>; "" for synthetic data */
 		char *train,
 			*val; /* file prefixes, directories or shards; "" = the data set's default; val "none": no evaluation */
+		char *labels, *val_labels; /* CSV files of imagefolder; "": the directories are the classes */
+		char *labels_image, *labels_class, *labels_split; /* data.labels.image ...: columns; "": the usual ones */
 		double val_fraction; /* part of the training images that is used for evaluation; 0 */
 		struct ct_size_list
 			train_size; /* data.train.size; if n is 0: 224 for compressed images, else the size of the data */

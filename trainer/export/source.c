@@ -110,13 +110,16 @@ static enum ct_status load_config(struct ct_model_source *s, const char *run)
 static enum ct_status add_classes(struct ct_model_source *s, const char *run)
 {
 	const char *given = s->cfg->data.classes_file;
-	char *own = run ? existing(run, "classes.txt") : NULL;
-	const char *path = own ? own : given[0] ? given : NULL;
+	char *own = run ? existing(run, "classes.txt") : NULL, *listed = NULL;
+	if (!own && given[0])
+		CT_TRY_ALLOC(listed = ct_path_join(s->cfg->data.dir, given));
+	const char *path = own ? own : listed;
 	struct ct_class_list list = {0};
 	enum ct_status st = path ? ct_class_list_load(path, &list) : CT_OK;
 	if (st == CT_OK && list.n == s->description.model.n_outputs)
 		st = ct_description_set_classes(&s->description, (const char *const *)list.names, list.n);
 	ct_class_list_release(&list);
+	ct_free(listed);
 	ct_free(own);
 	return st;
 }

@@ -1,9 +1,10 @@
-/* Checks that the files named by data.dir, data.train, data.val, data.classes_file and model.weights exist. Problems are
- * reported with their location in the config. */
+/* Checks that the files named by data.dir, data.train, data.val, data.labels, data.classes_file and model.weights exist.
+ * Problems are reported with their location in the config. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "trainer/plan/run_plan.h"
 
 struct report {
@@ -71,6 +72,19 @@ static void check_file(struct report *r, const char *key, const char *path)
 	ct_str_release(&text);
 }
 
+/* The same for a file whose path is relative to data.dir. */
+static enum ct_status check_data_file(struct report *r, const char *key, const char *name)
+{
+	char *path;
+
+	if (!name[0] || r->dir_named)
+		return CT_OK;
+	CT_TRY_ALLOC(path = ct_path_join(r->c->data.dir, name));
+	check_file(r, key, path);
+	ct_free(path);
+	return CT_OK;
+}
+
 /* A run that continues from a checkpoint does not read model.weights. */
 static bool has_checkpoint(const struct ct_config *c)
 {
@@ -84,16 +98,23 @@ static bool has_checkpoint(const struct ct_config *c)
 
 enum ct_status ct_plan_check_data(const struct ct_config *c)
 {
+	const struct {
+		const char *key, *name;
+	} files[] = {{"data.labels", c->data.labels},
+		     {"data.val_labels", c->data.val_labels},
+		     {"data.classes_file", c->data.classes_file}};
 	struct report r = {.c = c};
-	enum ct_status st;
+	enum ct_status st = CT_OK;
 
 	check_split(&r, true);
 	if (ct_plan_has_val(c))
 		check_split(&r, false);
-	check_file(&r, "data.classes_file", c->data.classes_file);
+	for (size_t i = 0; i < CT_ARRAY_LEN(files) && st == CT_OK; i++)
+		st = check_data_file(&r, files[i].key, files[i].name);
 	if (!has_checkpoint(c))
 		check_file(&r, "model.weights", c->model.weights);
-	st = ct_str_status(&r.lines);
+	if (st == CT_OK)
+		st = ct_str_status(&r.lines);
 	if (st == CT_OK && r.status < 0) {
 		ct_error_set(r.status, __FILE__, __LINE__, "%s", ct_str_text(&r.lines));
 		if (r.hint[0])

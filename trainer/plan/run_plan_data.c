@@ -24,13 +24,18 @@ void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_datas
 	const struct ct_int_list *s = &c->data.shape;
 	const bool divided = c->data.val_fraction > 0;
 	const char *split = train || divided ? c->data.train : c->data.val;
-	const char *first = c->data.train[0] ? c->data.train : "train";
+	const char *first = c->data.train[0] ? c->data.train : c->data.labels[0] ? "." : "train";
 	*out = (struct ct_dataset_spec){
 		.name = ct_config_choice(c, "data.name"),
 		.dir = c->data.dir,
-		.path = divided ? first : text_or_null(split),
+		.path = divided || (c->data.labels[0] && !split[0]) ? first : text_or_null(split),
 		.classes_of = c->data.name == CT_CFG_DATA_IMAGEFOLDER ? first : NULL,
 		.val_fraction = c->data.val_fraction,
+		.labels = text_or_null(!train && c->data.val_labels[0] ? c->data.val_labels : c->data.labels),
+		.train_labels = text_or_null(c->data.labels),
+		.image_column = text_or_null(c->data.labels_image),
+		.class_column = text_or_null(c->data.labels_class),
+		.split_column = text_or_null(c->data.labels_split),
 		.index_dir = text_or_null(c->data.index_dir),
 		.classes = text_or_null(c->data.classes_file),
 		.threads = ct_plan_threads(c, ct_plan_local_procs(c)),
