@@ -86,12 +86,76 @@ class OwnImages(Case):
         r = self.run_ctrain("init", "photos", "--out", "my.yaml")
         self.assert_says(r, r'1 of the 4 classes of the training data have no directory here.*"owl"')
         text = read_text(self.path("my.yaml"))
-        self.assertIn("    path: validation\n", text)
+        self.assertIn('    path: "validation"\n', text)
         self.assertNotIn("val_fraction", text)
         self.train("train.epochs=1", "schedule.warmup_epochs=0", config=self.path("my.yaml"))
         self.assertEqual([m["count"] for m in self.metrics(kind="eval")], [9])
         self.write("photos/validation/zebra/1.png", png(8, 8, 1, COLORS[0]))
         self.assert_last_says(self.run_ctrain("init", "photos", expect=DATA), "validation/zebra: this class is only in the evaluation data")
+
+    def labels(self, name="photos", images="images", per_class=(13, 12, 9, 8), end="\n"):
+        """Images in one directory, and a CSV file with their classes. Returns the rows."""
+        rows = []
+        for label, n in enumerate(per_class):
+            for i in range(n):
+                self.write(f"{name}/{images}/{label}-{i:03d}.png", png(20 + i, 20, label * 100 + i, COLORS[label]))
+                rows.append((f"{label}-{i:03d}", CLASSES[label]))
+        self.write_rows(f"{name}/labels.csv", rows, end)
+        return rows
+
+    def write_rows(self, path, rows, end="\n", header="id,animal"):
+        self.write(path, "".join(line + end for line in [header] + [",".join(row) for row in rows]))
+
+    def test_labels_in_csv(self):
+        """`ctrain init` finds the file; training does not depend on ranks, nor on the order and form of the rows."""
+        rows = self.labels()
+        self.write("photos/sample_submission.csv", "id,animal\n9-000,cat\n")
+        r = self.run_ctrain("init", "photos")
+        self.assertRegex(r.out, r'(?m)^labels +from labels\.csv: images in column "id", classes in column "animal"$')
+        self.assertRegex(r.out, r"(?m)^classes +from 8 images \(owl\) to 13 \(cat\)$")
+        short = ("schedule.warmup_epochs=0", "train.epochs=1", "batch.global=12", "launch.threads=1")
+        digests = set()
+        for run, procs, end in (("one", 1, "\n"), ("two", 2, "\r\n")):
+            self.train(*short, f"launch.procs={procs}", run=run, config=self.path("photos.yaml"))
+            self.assertEqual([m["images"] for m in self.metrics(run, "epoch")], [33])
+            self.assertEqual([m["count"] for m in self.metrics(run, "eval")], [9])
+            with open(self.path(run, "checkpoints", "last", "state.json"), encoding="utf-8") as f:
+                digests.add(json.load(f)["data_digest"])
+            self.write_rows("photos/labels.csv", [(f'"{a}.png"', f" {b} ") for a, b in reversed(rows)], end, "\ufeffid,animal")
+        self.assertEqual(len(digests), 1)
+        first = self.run_ctrain("predict", self.path("one"), self.path("photos/images/2-000.png"), "--json").json()["images"][0]
+        self.assertEqual(sorted(t["name"] for t in first["top"]), sorted(CLASSES))
+        got = self.run_ctrain("data", "stats", self.path("photos.yaml"), "--json").json()
+        self.assertEqual([(c["name"], c["images"]) for c in got["sets"][1]["classes"]], [("cat", 3), ("dog", 2), ("fox", 2), ("owl", 2)])
+        # The same directory, given as that of the images; and a file for evaluation images.
+        self.assertIn("labels.csv", self.run_ctrain("init", "photos/images", "--out", "beside.yaml").out)
+        self.write_rows("photos/train.csv", rows[:-3])
+        self.write_rows("photos/validate.csv", rows[-4:])
+        os.remove(self.path("photos/labels.csv"))
+        r = self.run_ctrain("init", "photos", "--out", "two.yaml")
+        self.assertRegex(r.out, r"(?m)^evaluate +on 4 images of validate\.csv$")
+        self.assert_says(r, r'validate\.csv:2: "3-004" is also training data \(1 such image\)')
+        self.assertIn('  val_labels: "validate.csv"\n', read_text(self.path("two.yaml")))
+        self.assertRegex(self.run_ctrain("data", "check", self.path("two.yaml")).out, r"(?m)^val: 4 samples, 0 bad")
+
+    def test_labels_mistakes(self):
+        rows = self.labels(per_class=(2, 2))
+        self.write_rows("photos/labels.csv", rows + [("2-000", "fox")])
+        self.init_fails("photos", r'labels\.csv:6: there is no image "2-000" in .*photos/images \(1 of 5 rows', "add the file, or remove")
+        self.write_rows("photos/labels.csv", rows + [("0-001", "dog")])
+        self.init_fails("photos", r'labels\.csv:6: "0-001" has the label "dog", but "cat" in line 3', "remove the line")
+        self.write("photos/labels.csv", "id,animal\n0-000\n")
+        self.init_fails("photos", r"labels\.csv:2: the number of fields is 1")
+        for name in ("a.csv", "b.tsv"):
+            self.write_rows("photos/" + name, rows)
+        self.init_fails("photos", "2 lists of labels: a.csv, b.tsv", "--labels .*/a.csv")
+        self.run_ctrain("init", "photos", "--labels", "photos/a.csv", "--out", "good.yaml")
+        for setting, code, says in (("data.labels=none.csv", DATA, r"data\.labels: there is no .*photos/none\.csv"),
+                                    ("data.val_labels=none.csv", DATA, r"data\.val_labels: there is no .*photos/none\.csv"),
+                                    ("data.labels=", USAGE, r"data\.labels\.image requires data\.labels"),
+                                    ("data.val=images", USAGE, r"data\.val requires data\.val_labels")):
+            r = self.run_ctrain("check", self.path("good.yaml"), setting, expect=code)
+            self.assert_says(r, says)
 
     def test_init_mistakes(self):
         self.init_fails("photos", "cannot open the directory photos", code=DATA)

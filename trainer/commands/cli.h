@@ -21,7 +21,7 @@ struct ct_cli {
 	/* options of individual commands; NULL or false if not given */
 	const char *checkpoint, *out, *seed, *train_count, *test_count, *steps, *threads, *seconds;
 	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
-	const char *config, *top, *tta;
+	const char *config, *top, *tta, *labels;
 	const char *rank, *world_size, *local_rank;
 	const char *hosts, *ssh;
 	const char *op, *type, *redop, *root, *min, *max, *factor, *step, *iters, *warmup;

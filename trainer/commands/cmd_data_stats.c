@@ -29,9 +29,9 @@ static enum ct_status open_directory(const char *dir, ct_dataset *data[CT_STATS_
 {
 	struct ct_layout l;
 
-	CT_TRY(ct_layout_find(dir, &l));
+	CT_TRY(ct_layout_find(dir, NULL, &l));
 	CT_TRY(ct_layout_open(&l, true, &data[0]));
-	return l.val ? ct_layout_open(&l, false, &data[1]) : CT_OK;
+	return l.has_val ? ct_layout_open(&l, false, &data[1]) : CT_OK;
 }
 
 static enum ct_status print(const struct ct_cli *cli, const struct ct_stats_set *sets, int n)

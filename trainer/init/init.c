@@ -1,6 +1,7 @@
 #include "trainer/init/init.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/device/device.h"
@@ -66,7 +67,7 @@ static enum ct_status count_val(struct ct_init_facts *f)
 {
 	ct_dataset *val;
 
-	if (!f->layout.val)
+	if (!f->layout.has_val)
 		return CT_OK;
 	CT_TRY(ct_layout_open(&f->layout, false, &val));
 	f->n_val = ct_dataset_info(val)->n;
@@ -98,8 +99,11 @@ static void print_found(const struct ct_init_facts *f, const struct ct_recipe *r
 	const struct ct_survey *s = &f->survey;
 	const struct ct_layout *l = &f->layout;
 
-	printf("found     %d classes, %u images%s in %s%s%s\n", s->n_classes, f->n, l->val ? " for training" : "", l->dir,
+	printf("found     %d classes, %u images%s in %s%s%s\n", s->n_classes, f->n, l->has_val ? " for training" : "", l->dir,
 	       l->train[0] == '.' ? "" : "/", l->train[0] == '.' ? "" : l->train);
+	if (l->labels[0])
+		printf("labels    from %s: images in column \"%s\", classes in column \"%s\"\n", l->labels, l->image_column,
+		       l->class_column);
 	printf("classes   from %u images (%s) to %u (%s)%s\n", f->n_smallest, f->smallest, f->n_largest, f->largest,
 	       f->n_largest > (uint64_t)UNBALANCED * f->n_smallest ? ": unbalanced, so look at the accuracy of each class" : "");
 	printf("sizes     %.0f x %.0f pixels (median); width %.0f to %.0f, height %.0f to %.0f%s", f->width[1], f->height[1],
@@ -108,7 +112,10 @@ static void print_found(const struct ct_init_facts *f, const struct ct_recipe *r
 		printf(", of %u sampled images\n", s->n);
 	printf("color     mean %.4f %.4f %.4f, standard deviation %.4f %.4f %.4f\n", s->mean[0], s->mean[1], s->mean[2],
 	       s->std[0], s->std[1], s->std[2]);
-	if (l->val)
+	if (l->has_val && l->labels[0])
+		printf("evaluate  on %u images of %s\n", f->n_val,
+		       l->val_labels[0] ? l->val_labels : "the same file, as its split column states");
+	else if (l->has_val)
 		printf("evaluate  on %u images in %s/%s\n", f->n_val, l->dir, l->val);
 	else
 		printf("evaluate  on %g %% of the images of each class (data.val_fraction), which are not trained on\n",
@@ -148,7 +155,10 @@ static void print_chosen(const struct ct_init_facts *f, const struct ct_recipe *
 /* Returns the path of the config to write, owned by the caller. */
 static char *default_out(const char *dir)
 {
-	return ct_strfmt("%s.yaml", ct_path_name(dir)[0] ? ct_path_name(dir) : "images");
+	char path[CT_LAYOUT_PATH];
+	const char *name = realpath(dir, path) ? ct_path_name(path) : "";
+
+	return ct_strfmt("%s.yaml", name[0] ? name : "images");
 }
 
 /* Loads the file again, because a config that ctrain refuses would be a defect. */
@@ -181,7 +191,7 @@ static enum ct_status run(const ct_dataset *d, struct ct_init_facts *f, const ch
 	find_device(f);
 	const struct ct_recipe_facts facts = {.n = f->n,
 					      .short_side = f->short_side,
-					      .has_val = f->layout.val != NULL,
+					      .has_val = f->layout.has_val,
 					      .gpu = f->gpu,
 					      .memory_bytes = f->memory_bytes};
 	const struct ct_recipe r = ct_recipe_choose(&facts);
@@ -199,8 +209,8 @@ enum ct_status ct_init_run(const struct ct_init_opts *o)
 	enum ct_status st;
 	char *out;
 
-	CT_TRY(ct_layout_find(o->dir, &f.layout));
-	CT_TRY_ALLOC(out = o->out ? ct_strdup(o->out) : default_out(f.layout.dir));
+	CT_TRY(ct_layout_find(o->dir, o->labels, &f.layout));
+	CT_TRY_ALLOC(out = o->out ? ct_strdup(o->out) : default_out(o->dir));
 	if (ct_file_exists(out) && !o->force)
 		st = CT_FAIL_HINT(CT_USAGE, "--out writes another file, and --force replaces this one", "%s exists", out);
 	else

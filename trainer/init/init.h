@@ -8,7 +8,7 @@
 #include "trainer/init/survey.h"
 
 struct ct_init_opts {
-	const char *dir;
+	const char *dir, *labels; /* as for ct_layout_find */
 	const char *out; /* config to write; NULL: NAME.yaml in the current directory, after the name of dir */
 	bool force;      /* replace an existing file */
 };

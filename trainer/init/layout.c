@@ -1,6 +1,7 @@
 #include "trainer/init/layout.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "data/formats/imagefolder_scan.h"
+#include "trainer/init/layout_labels_impl.h"
 
 /* Returns the first of the names that is in the list, or NULL. */
 static const char *first_of(const char *const *names, size_t n_names, char *const *list, size_t n)
@@ -31,7 +33,8 @@ static enum ct_status no_classes(const char *dir)
 	ct_image_dir_images_release(&found);
 	if (n_images)
 		return CT_FAIL_HINT(
-			CT_DATA, "create one directory per class and move the images into them, for example cats/ and dogs/",
+			CT_DATA,
+			"create one directory per class and move the images into them, for example cats/ and dogs/; or add labels.csv with the columns image and label",
 			"%s contains %zu image%s but no class directories, so the classes are unknown", dir, n_images,
 			ct_plural((int64_t)n_images));
 	return CT_FAIL_HINT(CT_DATA,
@@ -76,38 +79,65 @@ static enum ct_status check_classes(const char *dir)
 	return st;
 }
 
-enum ct_status ct_layout_find(const char *dir, struct ct_layout *out)
+static enum ct_status find_classes(struct ct_layout *l)
 {
 	static const char *const trains[] = {"train", "training"}, *const vals[] = {"val", "valid", "validation", "test"};
 	enum ct_status st;
 	char **names, *classes;
 	size_t n;
 
+	CT_TRY(ct_image_dir_classes(l->dir, &names, &n));
+	const char *train = first_of(trains, CT_ARRAY_LEN(trains), names, n);
+	const char *val = train ? first_of(vals, CT_ARRAY_LEN(vals), names, n) : NULL;
+	snprintf(l->train, sizeof(l->train), "%s", train ? train : ".");
+	snprintf(l->val, sizeof(l->val), "%s", val ? val : "");
+	l->has_val = val != NULL;
+	ct_dir_list_free(names, n);
+	CT_TRY_ALLOC(classes = train ? ct_path_join(l->dir, train) : ct_strdup(l->dir));
+	st = check_classes(classes);
+	ct_free(classes);
+	return st;
+}
+
+/* Finds the files with labels, or else the class directories. */
+static enum ct_status find_any(struct ct_layout *l)
+{
+	struct ct_error no_list, no_classes;
+	enum ct_status st;
+
+	CT_TRY(ct__layout_find_labels(l, &no_list));
+	if (l->labels[0])
+		return CT_OK;
+	st = find_classes(l);
+	if (st != CT_DATA)
+		return st;
+	ct_error_save(&no_classes);
+	ct_error_clear();
+	CT_TRY(ct__layout_find_labels_beside(l));
+	return l->labels[0] ? CT_OK : ct_error_restore(no_list.status < 0 ? &no_list : &no_classes);
+}
+
+enum ct_status ct_layout_find(const char *dir, const char *labels, struct ct_layout *out)
+{
 	*out = (struct ct_layout){.train = "."};
 	if (!realpath(dir, out->dir))
 		return CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open the directory %s: %s",
 			       dir, strerror(errno));
 	if (!ct_utf8_valid(out->dir, strlen(out->dir)))
 		return CT_FAIL_HINT(CT_DATA, "rename the directory", "%s: the path is not valid UTF-8, as YAML requires", dir);
-	CT_TRY(ct_image_dir_classes(out->dir, &names, &n));
-	const char *train = first_of(trains, CT_ARRAY_LEN(trains), names, n);
-	if (train) {
-		out->train = train;
-		out->val = first_of(vals, CT_ARRAY_LEN(vals), names, n);
-	}
-	ct_dir_list_free(names, n);
-	CT_TRY_ALLOC(classes = train ? ct_path_join(out->dir, train) : ct_strdup(out->dir));
-	st = check_classes(classes);
-	ct_free(classes);
-	return st;
+	if (!labels)
+		return find_any(out);
+	return strcmp(labels, "none") == 0 ? find_classes(out) : ct__layout_use_labels(labels, out);
 }
 
 enum ct_status ct_layout_open(const struct ct_layout *l, bool train, ct_dataset **out)
 {
 	const struct ct_dataset_spec spec = {.name = "imagefolder",
 					     .dir = l->dir,
-					     .path = train ? l->train : l->val,
+					     .path = train || !l->val[0] ? l->train : l->val,
 					     .classes_of = l->train,
+					     .labels = l->labels[0] ? !train && l->val_labels[0] ? l->val_labels : l->labels : NULL,
+					     .train_labels = l->labels,
 					     .threads = ct_cpu_count(),
 					     .train = train};
 

@@ -34,7 +34,7 @@ static void add_head(const struct ct_init_facts *f, const struct ct_recipe *r, c
 		    "#   ctrain %s                # train; run it again to continue an interrupted run\n#\n"
 		    "# Found: %d classes, %u images%s, %.0f x %.0f pixels (median).\n\n",
 		    ct_str_text(&word), ct_str_text(&word), f->survey.n_classes, f->n,
-		    f->layout.val ? " for training" : "", f->width[1], f->height[1]);
+		    f->layout.has_val ? " for training" : "", f->width[1], f->height[1]);
 	ct_str_release(&plain);
 	ct_str_release(&word);
 	ct_str_addf(out, "model:\n  name: %s", r->model);
@@ -50,23 +50,46 @@ static void add_head(const struct ct_init_facts *f, const struct ct_recipe *r, c
 			    r->model, r->model);
 }
 
+static void add_labels(const struct ct_layout *l, struct ct_str *out)
+{
+	ct_str_add(out, "\n  labels:               # a CSV file, relative to dir\n    path: ");
+	add_quoted(l->labels, out);
+	ct_str_add(out, "\n    image: ");
+	add_quoted(l->image_column, out);
+	ct_str_add(out, "          # the column with the images, relative to train.path\n    class: ");
+	add_quoted(l->class_column, out);
+	if (!l->val_labels[0])
+		return;
+	ct_str_add(out, "\n  val_labels: ");
+	add_quoted(l->val_labels, out);
+}
+
 static void add_data(const struct ct_init_facts *f, const struct ct_recipe *r, struct ct_str *out)
 {
+	const struct ct_layout *l = &f->layout;
+
 	ct_str_add(out, "\ndata:\n  name: imagefolder\n  dir: ");
-	add_quoted(f->layout.dir, out);
-	ct_str_addf(out,
-		    "\n  train:\n    path: %s%s\n    size: %d              # width and height of training images, in pixels\n",
-		    f->layout.train, f->layout.train[0] == '.' ? "                # the class directories are in dir itself" : "",
-		    r->size);
-	if (f->layout.val)
-		ct_str_addf(out, "  val:\n    path: %s\n", f->layout.val);
+	add_quoted(l->dir, out);
+	if (l->labels[0])
+		add_labels(l, out);
+	ct_str_add(out, "\n  train:\n    path: ");
+	if (l->train[0] == '.')
+		ct_str_addf(out, ".                # the %s are in dir itself", l->labels[0] ? "images" : "class directories");
 	else
+		add_quoted(l->train, out);
+	ct_str_addf(out, "\n    size: %d              # width and height of training images, in pixels\n", r->size);
+	if (l->val[0]) {
+		ct_str_add(out, "  val:\n    path: ");
+		add_quoted(l->val, out);
+		ct_str_add(out, "\n");
+	}
+	if (!l->has_val)
 		ct_str_addf(out,
 			    "  val_fraction: %g      # of the images of each class, for evaluation; chosen by run.seed and file names\n",
 			    r->val_fraction);
 	if (r->small)
 		ct_str_addf(out, "%s    resize: %d            # evaluate complete images, without cutting off their border\n",
-			    f->layout.val ? "" : "  val:\n", r->size);
+			    l->val[0] ? "" : "  val:\n", r->size);
 	ct_str_addf(out,
 		    "  # Mean and standard deviation of the color channels of %u of the images, for values from 0 to 1.\n"
 		    "  mean: [%.4f, %.4f, %.4f]\n  std: [%.4f, %.4f, %.4f]\n",

@@ -48,7 +48,9 @@ static const struct ct_command_text texts[] = {
 	{"data show", NULL,
 	 "ctrain data show configs/mnist_ddp.yaml --out grid.png\n"
 	 "ctrain data show configs/mnist_ddp.yaml 17 42 --epoch 3"},
-	{"init", NULL, "ctrain init images/ --out my.yaml"},
+	{"init", NULL,
+	 "ctrain init images/ --out my.yaml\n"
+	 "ctrain init images/ --labels labels.csv"},
 	{"export", NULL, "ctrain export runs/mnist_ddp --out mnist.onnx"},
 	{"report", NULL, "ctrain report runs/mnist_ddp"},
 	{"runs", NULL, "ctrain runs"},
