@@ -14,27 +14,36 @@
 #define CLONES
 #endif
 
-/* NAME computes d = d op s. NAME_both computes d = s = d op s: the all-reduce of two ranks in one pass over memory. */
-#define KERNEL(name, type, expr)                                     \
-	CLONES static void name(void *vd, const void *vs, size_t n)  \
-	{                                                            \
-		type *restrict d = vd;                               \
-		const type *restrict s = vs;                         \
-                                                                     \
-		for (size_t i = 0; i < n; i++) {                     \
-			type a = d[i], b = s[i];                     \
-			d[i] = (expr);                               \
-		}                                                    \
-	}                                                            \
-                                                                     \
-	CLONES static void name##_both(void *vd, void *vs, size_t n) \
-	{                                                            \
-		type *restrict d = vd, *restrict s = vs;             \
-                                                                     \
-		for (size_t i = 0; i < n; i++) {                     \
-			type a = d[i], b = s[i];                     \
-			d[i] = s[i] = (expr);                        \
-		}                                                    \
+/* The vectors of a kernel are distinct or the same, so no element depends on an earlier one. */
+#if defined(__clang__)
+#define ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ELEMENTWISE _Pragma("GCC ivdep")
+#endif
+
+/* NAME computes d = a op b; d may be a or b. NAME_both computes a = b = a op b: the all-reduce of two ranks in one pass
+ * over memory. */
+#define KERNEL(name, type, expr)                                                    \
+	CLONES static void name(void *vd, const void *va, const void *vb, size_t n) \
+	{                                                                           \
+		const type *x = va, *y = vb;                                        \
+		type *d = vd;                                                       \
+                                                                                    \
+		ELEMENTWISE                                                         \
+		for (size_t i = 0; i < n; i++) {                                    \
+			type a = x[i], b = y[i];                                    \
+			d[i] = (expr);                                              \
+		}                                                                   \
+	}                                                                           \
+                                                                                    \
+	CLONES static void name##_both(void *va, void *vb, size_t n)                \
+	{                                                                           \
+		type *restrict x = va, *restrict y = vb;                            \
+                                                                                    \
+		for (size_t i = 0; i < n; i++) {                                    \
+			type a = x[i], b = y[i];                                    \
+			x[i] = y[i] = (expr);                                       \
+		}                                                                   \
 	}
 
 /* Integers wrap around, so they are added and multiplied as unsigned. Min and max propagate a NaN in either operand. */
@@ -60,26 +69,27 @@ KERNEL(min_u8, uint8_t, a < b ? a : b)
 KERNEL(max_u8, uint8_t, a > b ? a : b)
 
 /* For 16-bit floating-point numbers, the operation is computed in fp32, and each result is rounded. */
-#define KERNEL_16(name, to_f32, from_f32, expr)                      \
-	CLONES static void name(void *vd, const void *vs, size_t n)  \
-	{                                                            \
-		uint16_t *restrict d = vd;                           \
-		const uint16_t *restrict s = vs;                     \
-                                                                     \
-		for (size_t i = 0; i < n; i++) {                     \
-			float a = to_f32(d[i]), b = to_f32(s[i]);    \
-			d[i] = from_f32(expr);                       \
-		}                                                    \
-	}                                                            \
-                                                                     \
-	CLONES static void name##_both(void *vd, void *vs, size_t n) \
-	{                                                            \
-		uint16_t *restrict d = vd, *restrict s = vs;         \
-                                                                     \
-		for (size_t i = 0; i < n; i++) {                     \
-			float a = to_f32(d[i]), b = to_f32(s[i]);    \
-			d[i] = s[i] = from_f32(expr);                \
-		}                                                    \
+#define KERNEL_16(name, to_f32, from_f32, expr)                                     \
+	CLONES static void name(void *vd, const void *va, const void *vb, size_t n) \
+	{                                                                           \
+		const uint16_t *x = va, *y = vb;                                    \
+		uint16_t *d = vd;                                                   \
+                                                                                    \
+		ELEMENTWISE                                                         \
+		for (size_t i = 0; i < n; i++) {                                    \
+			float a = to_f32(x[i]), b = to_f32(y[i]);                   \
+			d[i] = from_f32(expr);                                      \
+		}                                                                   \
+	}                                                                           \
+                                                                                    \
+	CLONES static void name##_both(void *va, void *vb, size_t n)                \
+	{                                                                           \
+		uint16_t *restrict x = va, *restrict y = vb;                        \
+                                                                                    \
+		for (size_t i = 0; i < n; i++) {                                    \
+			float a = to_f32(x[i]), b = to_f32(y[i]);                   \
+			x[i] = y[i] = from_f32(expr);                               \
+		}                                                                   \
 	}
 
 KERNEL_16(sum_bf16, ct_bf16_to_f32, ct_bf16_from_f32, (a + b))
@@ -129,8 +139,8 @@ KERNEL_WIDE(bf16, ct_bf16_to_f32, ct_bf16_from_f32)
 KERNEL_WIDE(f16, ct_f16_to_f32, ct_f16_from_f32)
 
 struct kernels {
-	void (*into)(void *d, const void *s, size_t n);
-	void (*both)(void *d, void *s, size_t n);
+	void (*one)(void *d, const void *a, const void *b, size_t n);
+	void (*both)(void *a, void *b, size_t n);
 };
 
 /* clang-format off */
@@ -150,7 +160,7 @@ static const struct kernels *kernels_of(enum ct_dtype t, enum ct_redop op)
 
 void ct__reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum ct_redop op)
 {
-	kernels_of(t, op)->into(dst, src, n);
+	kernels_of(t, op)->one(dst, dst, src, n);
 }
 
 #define SCALE(type, expr)                        \
@@ -204,7 +214,7 @@ static char *at(void *p, size_t offset)
 static void reduce_in_place(void *const *v, int n_v, size_t from, size_t n, size_t elem, const struct kernels *k)
 {
 	for (int r = 1; r < n_v - 1; r++)
-		k->into(at(v[0], from), at(v[r], from), n);
+		k->one(at(v[0], from), at(v[0], from), at(v[r], from), n);
 	k->both(at(v[0], from), at(v[n_v - 1], from), n);
 	for (int r = 1; r < n_v - 1; r++)
 		memcpy(at(v[r], from), at(v[0], from), n * elem);
@@ -245,21 +255,23 @@ void ct__reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, si
 	}
 	for (int r = 0; r < n_out && in_place; r++)
 		in_place = in[r] == out[r];
-	/* The first output accumulates the result, unless it is still needed as an input. */
-	for (int r = 1; r < n_in; r++)
+	/* The first output accumulates the result, unless it is still needed as an input before the last step. */
+	for (int r = 2; r < n_in; r++)
 		taken |= out[0] == in[r];
 	for (size_t i = 0; i < n; i += step) {
 		size_t m = n - i < step ? n - i : step, from = i * elem;
-		char *sum = taken ? acc : at(out[0], from);
+		char *first = at(out[0], from), *sum = at(in[0], from);
 
 		if (in_place) {
 			reduce_in_place(in, n_in, from, m, elem, k);
 			continue;
 		}
-		if (sum != at(in[0], from))
-			memcpy(sum, at(in[0], from), m * elem);
-		for (int r = 1; r < n_in; r++)
-			k->into(sum, at(in[r], from), m);
+		for (int r = 1; r < n_in; r++) {
+			char *to = taken && r < n_in - 1 ? acc : first;
+
+			k->one(to, sum, at(in[r], from), m);
+			sum = to;
+		}
 		if (op == CT_AVG)
 			ct__reduce_scale(sum, m, t, n_in);
 		for (int r = 0; r < n_out; r++) {

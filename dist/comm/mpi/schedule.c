@@ -234,11 +234,7 @@ static void reduce_inputs(const struct ct_mpi_piece *p, void *own, void *out, si
 {
 	for (int q = 0; q < p->size; q++)
 		p->inputs[q] = q == p->rank ? own : input_at(p, q, n);
-	/* If rank 1 of 2 also overwrites a short vector that it has received, no copy is necessary. */
-	if (p->small && p->size == 2 && p->rank == 1 && own == out)
-		ct__reduce_ranks(p->inputs, 2, p->inputs, 2, n, p->work->dtype, p->work->op);
-	else
-		ct__reduce_ranks(p->inputs, p->size, &out, 1, n, p->work->dtype, p->work->op);
+	ct__reduce_ranks(p->inputs, p->size, &out, 1, n, p->work->dtype, p->work->op);
 }
 
 void ct__mpi_phase_finish(const struct ct_mpi_piece *p)
