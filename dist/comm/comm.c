@@ -73,6 +73,7 @@ void ct__comm_release(ct_comm *c)
 	for (size_t i = 0; i < c->n_mem; i++)
 		ct_free_aligned(c->mem[i]);
 	ct_free(c->mem);
+	ct_free(c->counts);
 	ct__flight_destroy(c->flight);
 	ct__comm_stage_release(c);
 	pthread_cond_destroy(&c->died);

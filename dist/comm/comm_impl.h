@@ -19,7 +19,7 @@ struct ct_work {
 	int root; /* send and recv: the peer */
 	int tag;
 	int bucket;     /* 1 + the bucket of the reducer; 0: none */
-	int64_t number; /* number of the collective, or -1 - k for message k */
+	int64_t number; /* as in struct ct_flight_record */
 	int64_t seq;
 	int64_t posted_ns;
 	_Atomic int status; /* CT_INPROGRESS until done */
@@ -70,6 +70,13 @@ struct ct_stage {
 	size_t bytes;
 };
 
+/* The messages posted so far of one kind with the same peer and tag, which are matched in this order. */
+struct ct_message_count {
+	enum ct_comm_kind kind;
+	int peer, tag;
+	int64_t n;
+};
+
 struct ct_comm {
 	const struct ct_comm_ops *ops;
 	struct ct_world *world;
@@ -79,7 +86,8 @@ struct ct_comm {
 	char scope[96]; /* prefix of this communicator's keys in the store; "" for a world of one */
 	_Atomic int64_t seq;
 	_Atomic int64_t n_collectives;
-	int64_t n_messages;   /* of the thread that posts */
+	struct ct_message_count *counts; /* of the thread that posts */
+	size_t n_counts, max_counts;
 	uint64_t history;     /* digest of the collectives posted so far (diagnose_impl.h) */
 	_Atomic int64_t step; /* 1 + the step; 0: none */
 	int bucket;           /* of the operations posted next, as in ct_work */
@@ -106,8 +114,8 @@ void ct__comm_free_works(ct_comm *c);
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_MUST_CHECK;
 /* Returns an all-reduce in place, to be posted. */
 ct_work ct__comm_allreduce_of(const ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op);
-/* Numbers the operation and adds it to the flight record. For back ends with post_to, whose operations ct__comm_post does
- * not see. */
+/* Numbers the operation, unless it is a message, and adds it to the flight record. For back ends with post_to, whose
+ * operations ct__comm_post does not see. */
 void ct__comm_record(ct_comm *c, ct_work *w);
 /* Returns the operation that messages describe and that ranks compare: w, or the one of which w is a part. */
 static inline const ct_work *ct__work_whole(const ct_work *w)

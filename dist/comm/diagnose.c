@@ -39,6 +39,22 @@ uint32_t ct__comm_tag(const ct_work *w)
 	return (uint32_t)c->history;
 }
 
+/* A rank exchanges messages with few others, so a search is fast. */
+enum ct_status ct__comm_number_message(ct_comm *c, const ct_work *w, int64_t *out)
+{
+	struct ct_message_count *m = c->counts, *end = m + c->n_counts;
+
+	while (m < end && (m->peer != w->root || m->kind != w->kind || m->tag != w->tag))
+		m++;
+	if (m == end) {
+		CT_TRY_GROW(c->counts, c->n_counts, c->max_counts);
+		m = &c->counts[c->n_counts++];
+		*m = (struct ct_message_count){.kind = w->kind, .peer = w->root, .tag = w->tag};
+	}
+	*out = -1 - m->n++;
+	return CT_OK;
+}
+
 /* Gets the latest operations from the flight record. */
 static void get_latest(const ct_comm *c, int64_t n_seq, struct issue latest[LATEST])
 {
@@ -144,52 +160,41 @@ static enum ct_status disagree(const ct_comm *c, const struct issue *own, int q,
 	return CT_MISMATCH;
 }
 
-/* Returns true if i is a message in the other direction with the same tag. */
-static bool is_counterpart(const ct_comm *c, const struct issue *own, int q, const struct issue *i)
+/* Returns true if `issued` by rank q is the other part of the operation `own` of this rank: the same collective, or the
+ * other side of the message. */
+static bool belongs_to(const ct_comm *c, const struct issue *own, int q, const struct issue *issued)
 {
-	return i->number < 0 && i->kind != own->kind && own->root == q && i->root == c->rank && i->tag == own->tag;
+	if (issued->kind == NOTHING || issued->number != own->number)
+		return false;
+	return own->number >= 0 ||
+	       (issued->kind != own->kind && issued->tag == own->tag && own->root == q && issued->root == c->rank);
 }
 
-/* Compares a message with those that rank q has issued. *came is set if one of them is its counterpart. */
-static enum ct_status compare_message(const ct_comm *c, const struct issue *own, int q, const struct issue *issued,
-				      bool *came)
+static bool agrees(const struct issue *own, const struct issue *other)
 {
-	const struct issue *misfit = NULL;
-
-	*came = false;
-	for (int k = 0; k < LATEST; k++) {
-		const struct issue *i = &issued[k];
-
-		if (i->kind == NOTHING || !is_counterpart(c, own, q, i))
-			continue;
-		if (i->n == own->n && i->dtype == own->dtype)
-			*came = true;
-		else
-			misfit = i;
-	}
-	return misfit && !*came ? disagree(c, own, q, misfit) : CT_OK;
+	if (own->n != other->n || own->dtype != other->dtype)
+		return false;
+	return own->number < 0 || (own->kind == other->kind && own->op == other->op && own->root == other->root &&
+				   own->bucket == other->bucket);
 }
 
-/* Compares a collective of this rank with that of rank q. *came is set if rank q has issued it, too. */
+/* Compares an operation of this rank with those of rank q. *came is set if rank q has issued it, too. */
 static enum ct_status compare_one(const ct_comm *c, const struct issue *own, int q, const struct issue *issued,
 				  bool *came)
 {
 	*came = false;
 	for (int k = 0; k < LATEST; k++) {
-		const struct issue *i = &issued[k];
-
-		if (i->kind == NOTHING || i->number != own->number)
+		if (!belongs_to(c, own, q, &issued[k]))
 			continue;
 		*came = true;
-		if (i->n != own->n || i->dtype != own->dtype || i->kind != own->kind || i->op != own->op ||
-		    i->root != own->root || i->bucket != own->bucket)
-			return disagree(c, own, q, i);
+		if (!agrees(own, &issued[k]))
+			return disagree(c, own, q, &issued[k]);
 	}
 	return CT_OK;
 }
 
-/* *came is set if rank q has issued w, too. Earlier collectives are compared as well: a rank that did not have to wait
- * in the collective on which the ranks disagree, such as the root of a broadcast, has continued. */
+/* *came is set if rank q has issued w, too. Earlier operations are compared as well: a rank that did not have to wait in
+ * the one on which the ranks disagree, such as the root of a broadcast or the sender of a short message, has continued. */
 static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const struct issue *issued, bool *came)
 {
 	const ct_work *d = ct__work_whole(w);
@@ -207,10 +212,10 @@ static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const s
 	*came = false;
 	get_latest(c, atomic_load(&c->seq), mine);
 	for (int k = 0; k < LATEST; k++) {
-		if (mine[k].kind != NOTHING && mine[k].number >= 0)
+		if (mine[k].kind != NOTHING)
 			CT_TRY(compare_one(c, &mine[k], q, issued, &earlier));
 	}
-	return own.number < 0 ? compare_message(c, &own, q, issued, came) : compare_one(c, &own, q, issued, came);
+	return compare_one(c, &own, q, issued, came);
 }
 
 static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names, int n)

@@ -13,10 +13,12 @@
 #define CT_FLIGHT_BUCKET_NAME 80
 
 struct ct_flight_record {
-	int64_t seq;    /* number of the operation */
-	int64_t number; /* number of the collective, or -1 - k for message k */
-	int64_t step;   /* the step that ct_comm_set_step has set; -1: none */
-	int bucket;     /* of the reducer; -1: none */
+	int64_t seq; /* number of the operation */
+	/* The number of the collective, or -1 - k for the k-th message of this kind with the same peer and tag. Both ranks
+	 * have the same number for a message. */
+	int64_t number;
+	int64_t step; /* the step that ct_comm_set_step has set; -1: none */
+	int bucket;   /* of the reducer; -1: none */
 	enum ct_comm_kind kind;
 	enum ct_dtype dtype;
 	enum ct_redop op;

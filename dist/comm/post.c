@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "dist/comm/comm_impl.h"
+#include "dist/comm/diagnose_impl.h"
 
 #define WORKS_PER_BLOCK 32
 
@@ -92,7 +93,8 @@ void ct__comm_record(ct_comm *c, ct_work *w)
 	d = ct__work_whole(w);
 	w->seq = next_of(&c->seq);
 	w->posted_ns = ct_now_ns();
-	w->number = ct__comm_is_p2p(w->kind) ? -1 - c->n_messages++ : next_of(&c->n_collectives);
+	if (!ct__comm_is_p2p(w->kind))
+		w->number = next_of(&c->n_collectives);
 	ct__flight_add(c->flight,
 		       &(struct ct_flight_record){.seq = w->seq,
 						  .number = d->number,
@@ -109,6 +111,7 @@ void ct__comm_record(ct_comm *c, ct_work *w)
 
 enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
 {
+	int64_t message = 0;
 	enum ct_status st;
 	ct_work *w;
 
@@ -116,8 +119,11 @@ enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
 	if (atomic_load_explicit(&c->dead, memory_order_acquire))
 		return ct_error_restore(&c->error);
 	CT_TRY(want->kind == CT_COMM_BARRIER ? CT_OK : check(c, want));
+	if (ct__comm_is_p2p(want->kind))
+		CT_TRY(ct__comm_number_message(c, want, &message));
 	CT_TRY_ALLOC(w = take_work(c));
 	*w = *want;
+	w->number = message;
 	ct__comm_record(c, w);
 	atomic_store_explicit(&w->status, CT_INPROGRESS, memory_order_relaxed);
 	st = c->ops->post(c, w);

@@ -1,4 +1,5 @@
 /* The communicator mpi: the conformance suite, the cases of cases.h, and what mpi refuses. mpirun starts the ranks. */
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "dist/comm/comm_impl.h"
 #include "tests/dist/cases.h"
 #include "tests/dist/conform.h"
 #include "tests/dist/mpirun.h"
@@ -56,6 +58,50 @@ static void wrong_world(struct ct_world *world, void *arg)
 	world->id.rank = 1 - world->id.rank;
 }
 
+/* ---- messages */
+
+/* Waits until rank q has written its operations to the store (dist/comm/diagnose.c). */
+static void await_look(const ct_comm *c, int q)
+{
+	char key[128];
+	int64_t n = 0;
+
+	snprintf(key, sizeof(key), "%s/waits/%d", c->scope, q);
+	while (n == 0) {
+		CHECK(ct_store_add(c->world->store, key, 0, &n) == CT_OK);
+		(void)poll(NULL, 0, 10);
+	}
+}
+
+static enum ct_status message(ct_comm *c, int from, int to, void *x, size_t n)
+{
+	ct_work *w;
+
+	return c->rank == from ? run(ct_comm_send(c, x, n, CT_U8, to, 3, &w), &w)
+			       : run(ct_comm_recv(c, x, n, CT_U8, from, 3, &w), &w);
+}
+
+/* Rank 1 waits for a message that rank 0 has not sent yet. An earlier message had another length, which is no
+ * disagreement. */
+static void other_lengths(struct ct_world *world, void *arg)
+{
+	ct_comm *c = open_comm(world, arg);
+	char x[10] = {0};
+
+	if (c->rank < 2)
+		CHECK(message(c, 0, 1, x, 10) == CT_OK);
+	if (c->rank == 1)
+		await_look(c, 0);
+	if (c->rank == 2)
+		await_look(c, 1);
+	if (c->rank != 1)
+		CHECK(message(c, 2, 0, x, 1) == CT_OK);
+	if (c->rank < 2)
+		CHECK(message(c, 0, 1, x, 9) == CT_OK);
+	CHECK(barrier(c) == CT_OK);
+	ct_comm_close(c);
+}
+
 static void test_conform(void **state)
 {
 	static const int sizes[N_MPIS][2] = {{2, 4}, {3, 4}};
@@ -99,13 +145,22 @@ static void test_refused(void **state)
 	mpi_play(mpi, 2, "wrong_world", LONG, 0);
 }
 
+static void test_messages(void **state)
+{
+	(void)state;
+	mpi_play(any_mpi(), 3, "other_lengths", LONG, 0);
+}
+
 /* What a rank does that mpirun has started. */
 static rank_fn find(const char *name)
 {
 	static const struct {
 		const char *name;
 		rank_fn fn;
-	} own[] = {{"conform", conform_with_shm}, {"wrong_tag", wrong_tag}, {"wrong_world", wrong_world}};
+	} own[] = {{"conform", conform_with_shm},
+		   {"wrong_tag", wrong_tag},
+		   {"wrong_world", wrong_world},
+		   {"other_lengths", other_lengths}};
 	const struct comm_case *k = find_case(name);
 
 	for (size_t i = 0; !k && i < CT_ARRAY_LEN(own); i++) {
@@ -121,6 +176,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_conform),
 		cmocka_unit_test(test_cases),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_messages),
 	};
 
 	if (mpi_is_rank(argc, argv))
