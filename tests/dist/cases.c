@@ -178,9 +178,13 @@ static void disagree(struct ct_world *world, void *arg)
 static void disagree_message(struct ct_world *world, void *arg)
 {
 	struct member m = join(world, arg);
+	enum ct_status st;
 
-	if (world->id.rank == 0)
-		CHECK(run(ct_comm_send(m.c, m.x, 10, CT_F64, 1, 3, &m.w), &m.w) == CT_MISMATCH);
+	/* A library may copy a short message without waiting for the receiver, so a sum follows. */
+	if (world->id.rank == 0) {
+		st = run(ct_comm_send(m.c, m.x, 10, CT_F64, 1, 3, &m.w), &m.w);
+		CHECK((st == CT_OK ? sum(&m) : st) == CT_MISMATCH);
+	}
 	if (world->id.rank == 1)
 		CHECK(run(ct_comm_recv(m.c, m.x, 9, CT_F64, 0, 3, &m.w), &m.w) == CT_MISMATCH);
 	CHECK(world->id.rank > 1 || (says("f64[10]") && says("f64[9]") && says("tag 3")));

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "dist/comm/comm_impl.h"
+#include "tests/dist/await_all.h"
 #include "tests/dist/cases.h"
 #include "tests/dist/conform.h"
 #include "tests/dist/mpirun.h"
@@ -58,7 +59,26 @@ static void wrong_world(struct ct_world *world, void *arg)
 	world->id.rank = 1 - world->id.rank;
 }
 
-/* ---- messages */
+/* ---- messages that the library copies without waiting for the receiver */
+
+/* Nobody receives, so after some messages a send waits. */
+static void sender_alone(struct ct_world *world, void *arg)
+{
+	ct_comm *c = open_comm(world, arg);
+	enum ct_status st = CT_OK;
+	char x[8] = {0};
+	int n_sent = 0;
+	ct_work *w;
+
+	if (world->id.rank == 0) {
+		while (n_sent < 100 && (st = run(ct_comm_send(c, x, 8, CT_U8, 1, 0, &w), &w)) == CT_OK)
+			n_sent++;
+		CHECK(st == CT_TIMEOUT && n_sent > 0 && n_sent < 16);
+		CHECK(says("send u8[8] to rank 1") && says("rank 1 (pid"));
+	}
+	CHECK(await_all(world->store, "sent", world->id.world) == CT_OK);
+	ct_comm_close(c);
+}
 
 /* Waits until rank q has written its operations to the store (dist/comm/diagnose.c). */
 static void await_look(const ct_comm *c, int q)
@@ -148,6 +168,10 @@ static void test_refused(void **state)
 static void test_messages(void **state)
 {
 	(void)state;
+	for (int i = 0; i < N_MPIS; i++) {
+		if (mpi_installed(i))
+			mpi_play(i, 2, "sender_alone", CT_SEC, 0);
+	}
 	mpi_play(any_mpi(), 3, "other_lengths", LONG, 0);
 }
 
@@ -160,6 +184,7 @@ static rank_fn find(const char *name)
 	} own[] = {{"conform", conform_with_shm},
 		   {"wrong_tag", wrong_tag},
 		   {"wrong_world", wrong_world},
+		   {"sender_alone", sender_alone},
 		   {"other_lengths", other_lengths}};
 	const struct comm_case *k = find_case(name);
 

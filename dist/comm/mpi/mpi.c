@@ -21,13 +21,16 @@
 /* A wait polls continuously at first, then lets other threads run between polls, then sleeps between polls. At first it
  * also makes many calls of MPI at once and does not look at the clock, because a small operation takes less than a
  * microsecond. */
-#define EAGER_POLLS 4
+#define EAGER_POLLS 32
 #define CALLS_PER_EAGER_POLL 32
 /* Posting a small collective also makes this many calls, which is enough if all ranks post it at the same time. Then no
  * time passes with a second lock, the deadline, and the time at which it was done. */
 #define CALLS_AT_START 64
-/* The same for a send of up to this size, which ends when the receiver has posted the receive. */
-#define SMALL_SEND_BYTES 4096
+/* The same for the receive in front of a send, both of up to this size: ranks often exchange messages. */
+#define SMALL_MESSAGE_BYTES 4096
+/* The library copies a short message and does not wait for the receiver. Every k-th send to a rank waits until the
+ * receive is posted, so that a sender is never far ahead, and notices that the receiver is late. */
+#define SENDS_PER_WAIT 8
 #define YIELD_NS (2 * CT_MS)
 #define SLEEP_NS (100 * 1000)
 
@@ -56,6 +59,7 @@ struct comm_mpi {
 	struct ct_mpi_engine *engine;
 	uint64_t n_tags;
 	struct ct_mpi_message *messages; /* [2 * (size - 1)] */
+	uint8_t *n_sent;                 /* [size] messages to each rank since the last one that waited */
 	struct slot slots[WINDOW];
 	uint64_t n_pieces;             /* pieces started so far; piece k uses slots[k % WINDOW] */
 	ct_work *head, *tail;          /* collectives that are not done */
@@ -101,6 +105,7 @@ static void close_comm(ct_comm *c)
 		m->module->batch_destroy(m->batches[i]);
 	ct_free(m->batches);
 	ct_free(m->messages);
+	ct_free(m->n_sent);
 	if (m->engine)
 		m->module->close(m->engine, failed);
 	ct__comm_release(c);
@@ -113,6 +118,7 @@ static enum ct_status prepare_slots(struct comm_mpi *m)
 	size_t max = 2 * (size_t)(size - 1);
 
 	CT_TRY_ALLOC(m->messages = CT_NEW_ARRAY(struct ct_mpi_message, max));
+	CT_TRY_ALLOC(m->n_sent = CT_NEW_ARRAY(uint8_t, (size_t)size));
 	for (int i = 0; i < WINDOW; i++) {
 		struct ct_mpi_piece *p = &m->slots[i].piece;
 
@@ -120,7 +126,7 @@ static enum ct_status prepare_slots(struct comm_mpi *m)
 		p->size = size;
 		CT_TRY_ALLOC(p->scratch = ct_calloc_aligned(4096, ct__mpi_scratch_bytes(size)));
 		CT_TRY_ALLOC(p->inputs = CT_NEW_ARRAY(void *, (size_t)size));
-		CT_TRY(m->module->batch_create(m->engine, max * CT_MPI_PARTS_MAX, &m->slots[i].batch));
+		CT_TRY(m->module->batch_create(m->engine, max, &m->slots[i].batch));
 	}
 	return CT_OK;
 }
@@ -152,14 +158,20 @@ fail:
 
 /* ---- collectives */
 
+static bool is_on_this_host(const struct comm_mpi *m, int peer)
+{
+	const struct ct_peer *peers = m->base.world->peers;
+
+	return peers[peer].node == peers[m->base.rank].node;
+}
+
 /* Starts the messages of a phase. Returns CT_OK if they are done, else CT_INPROGRESS. */
 static enum ct_status start_phase(struct comm_mpi *m, struct slot *s)
 {
-	const struct ct_peer *peers = m->base.world->peers;
 	size_t n = ct__mpi_phase_messages(&s->piece, m->messages);
 
 	for (size_t i = 0; i < n; i++)
-		m->messages[i].same_host = peers[m->messages[i].peer].node == peers[m->base.rank].node;
+		m->messages[i].same_host = is_on_this_host(m, m->messages[i].peer);
 	return m->module->start(s->batch, CT_MPI_COLLECTIVES, s->tag + s->piece.phase, m->messages, n,
 				s->piece.small ? CALLS_AT_START : 0);
 }
@@ -276,13 +288,23 @@ static enum ct_status put_batch(struct comm_mpi *m, struct ct_mpi_batch *b, size
 	return CT_OK;
 }
 
-/* Returns CT_OK if the message is done. All parts of a long message are started at once, so that they stay in front of the parts of the next one. */
+static size_t bytes_of(const ct_work *w)
+{
+	return w->n * ct_dtype_bytes(w->dtype);
+}
+
+static bool must_wait(struct comm_mpi *m, int peer)
+{
+	m->n_sent[peer] = (uint8_t)((m->n_sent[peer] + 1) % SENDS_PER_WAIT);
+	return m->n_sent[peer] == 0;
+}
+
+/* Returns CT_OK if the message is done. All parts of a long message are started at once, so that they stay in front of
+ * the parts of the next one. */
 static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
 {
-	size_t bytes = w->n * ct_dtype_bytes(w->dtype);
-	size_t n = bytes > CT_MPI_MESSAGE_MAX ? (bytes + CT_MPI_MESSAGE_MAX - 1) / CT_MPI_MESSAGE_MAX : 1;
-	bool sending = w->kind == CT_COMM_SEND;
-	int calls = sending && bytes <= SMALL_SEND_BYTES ? CALLS_AT_START : 0;
+	size_t bytes = bytes_of(w), n = bytes > CT_MPI_MESSAGE_MAX ? (bytes - 1) / CT_MPI_MESSAGE_MAX + 1 : 1;
+	bool sending = w->kind == CT_COMM_SEND, synchronous = sending && must_wait(m, w->root);
 	char *buf = sending ? (char *)(uintptr_t)w->src : w->dst;
 	struct ct_mpi_message one, *parts = &one;
 	struct ct_mpi_batch *b = NULL;
@@ -296,11 +318,13 @@ static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
 		parts[i] = (struct ct_mpi_message){.buf = buf + from,
 						   .bytes = left < CT_MPI_MESSAGE_MAX ? left : CT_MPI_MESSAGE_MAX,
 						   .peer = w->root,
-						   .sending = sending};
+						   .sending = sending,
+						   .same_host = is_on_this_host(m, w->root),
+						   .synchronous = synchronous};
 	}
 	st = take_batch(m, n, &b);
 	if (st == CT_OK)
-		st = m->module->start(b, CT_MPI_MESSAGES, (int)w->scratch[TAG], parts, n, calls);
+		st = m->module->start(b, CT_MPI_MESSAGES, (int)w->scratch[TAG], parts, n, sending);
 	w->scratch[BATCH] = (uint64_t)(uintptr_t)b;
 	w->scratch[N_PIECES] = n;
 	if (n > 1)
@@ -308,38 +332,55 @@ static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
 	return st;
 }
 
-static enum ct_status post_message(struct comm_mpi *m, ct_work *w)
+/* now_ns: the time, or 0 if the caller has not read the clock. */
+static enum ct_status end_message(struct comm_mpi *m, ct_work *w, int64_t now_ns)
 {
-	const enum ct_status st = start_message(m, w);
+	set_done(w, now_ns);
+	return put_batch(m, (struct ct_mpi_batch *)(uintptr_t)w->scratch[BATCH], w->scratch[N_PIECES]);
+}
 
-	CT_TRY(st);
-	if (st == CT_OK) {
-		set_done(w, w->posted_ns);
-		return put_batch(m, (struct ct_mpi_batch *)(uintptr_t)w->scratch[BATCH], w->scratch[N_PIECES]);
-	}
-	w->next = m->first_message;
-	m->first_message = w;
-	return CT_OK;
+/* Returns CT_INPROGRESS if the message that *link points to is not done. Otherwise removes it from the list. */
+static enum ct_status advance_message(struct comm_mpi *m, ct_work **link, int calls, int64_t now_ns)
+{
+	ct_work *w = *link;
+	const enum ct_status st = m->module->test((struct ct_mpi_batch *)(uintptr_t)w->scratch[BATCH], calls);
+
+	if (st != CT_OK)
+		return st;
+	*link = w->next;
+	return end_message(m, w, now_ns);
 }
 
 static enum ct_status advance_messages(struct comm_mpi *m, int calls, bool *moved)
 {
 	for (ct_work **link = &m->first_message; *link;) {
 		ct_work *w = *link;
-		struct ct_mpi_batch *b = (struct ct_mpi_batch *)(uintptr_t)w->scratch[BATCH];
-		enum ct_status st = m->module->test(b, calls);
+		const enum ct_status st = advance_message(m, link, calls, 0);
 
-		if (st < 0)
-			return st;
-		if (st == CT_INPROGRESS) {
+		CT_TRY(st);
+		if (st == CT_OK)
+			*moved = true;
+		else
 			link = &w->next;
-			continue;
-		}
-		*moved = true;
-		*link = w->next;
-		CT_TRY(put_batch(m, b, w->scratch[N_PIECES]));
-		set_done(w, 0);
 	}
+	return CT_OK;
+}
+
+static enum ct_status post_message(struct comm_mpi *m, ct_work *w)
+{
+	ct_work *before = m->first_message;
+	const enum ct_status st = start_message(m, w);
+
+	CT_TRY(st);
+	if (st != CT_OK) {
+		w->next = before;
+		m->first_message = w;
+		return CT_OK;
+	}
+	CT_TRY(end_message(m, w, w->posted_ns));
+	if (before && w->kind == CT_COMM_SEND && before->kind == CT_COMM_RECV && bytes_of(w) <= SMALL_MESSAGE_BYTES &&
+	    bytes_of(before) <= SMALL_MESSAGE_BYTES)
+		CT_TRY(advance_message(m, &m->first_message, CALLS_AT_START, w->posted_ns));
 	return CT_OK;
 }
 

@@ -15,8 +15,9 @@
 #define N_CHANNELS 2
 /* On one host, the libraries copy a message of at most EAGER_BYTES through shared memory. For a longer one, sender and
  * receiver first agree, and one of them copies it with a system call. That takes several microseconds, so messages of
- * medium length in collectives are sent in up to CT_MPI_PARTS_MAX parts of PART_BYTES. The limits are the defaults of
- * the libraries, less a header. */
+ * medium length are sent in up to PARTS_MAX parts of PART_BYTES. The limits are the defaults of the libraries, less a
+ * header. */
+#define PARTS_MAX 24
 #ifdef OPEN_MPI
 #define EAGER_BYTES 4032
 #define PART_BYTES 4032
@@ -195,10 +196,10 @@ static enum ct_status batch_create(struct ct_mpi_engine *e, size_t max, struct c
 	*out = NULL;
 	CT_TRY_ALLOC(b = CT_NEW(struct ct_mpi_batch));
 	b->engine = e;
-	b->max = max;
-	b->requests = CT_NEW_ARRAY(MPI_Request, max);
-	b->statuses = CT_NEW_ARRAY(MPI_Status, max);
-	b->expected = CT_NEW_ARRAY(int, max);
+	b->max = max * PARTS_MAX;
+	b->requests = CT_NEW_ARRAY(MPI_Request, b->max);
+	b->statuses = CT_NEW_ARRAY(MPI_Status, b->max);
+	b->expected = CT_NEW_ARRAY(int, b->max);
 	if (!b->requests || !b->statuses || !b->expected) {
 		batch_destroy(b);
 		return CT_NOMEM;
@@ -207,7 +208,7 @@ static enum ct_status batch_create(struct ct_mpi_engine *e, size_t max, struct c
 	return CT_OK;
 }
 
-/* The number of messages of MPI for a message of a collective. */
+/* The number of messages of MPI for a message. */
 static size_t n_parts(const struct ct_mpi_message *m)
 {
 	size_t n;
@@ -215,7 +216,7 @@ static size_t n_parts(const struct ct_mpi_message *m)
 	if (!m->same_host || m->bytes <= EAGER_BYTES)
 		return 1;
 	n = (m->bytes + PART_BYTES - 1) / PART_BYTES;
-	return n <= CT_MPI_PARTS_MAX ? n : 1;
+	return n <= PARTS_MAX ? n : 1;
 }
 
 /* Called with the lock. */
@@ -230,7 +231,7 @@ static enum ct_status start_one(struct ct_mpi_batch *b, enum ct_mpi_channel chan
 	b->expected[b->n] = m->sending ? -1 : n;
 	if (!m->sending)
 		rc = MPI_Irecv(m->buf, n, MPI_BYTE, m->peer, tag, comm, r);
-	else if (channel == CT_MPI_MESSAGES)
+	else if (m->synchronous)
 		rc = MPI_Issend(m->buf, n, MPI_BYTE, m->peer, tag, comm, r);
 	else
 		rc = MPI_Isend(m->buf, n, MPI_BYTE, m->peer, tag, comm, r);
@@ -243,17 +244,18 @@ static enum ct_status start_one(struct ct_mpi_batch *b, enum ct_mpi_channel chan
 static enum ct_status start_parts(struct ct_mpi_batch *b, enum ct_mpi_channel channel, int tag,
 				  const struct ct_mpi_message *m)
 {
-	const size_t n = channel == CT_MPI_COLLECTIVES ? n_parts(m) : 1;
+	const size_t n = n_parts(m);
 
 	if (n == 1)
 		return start_one(b, channel, tag, m);
 	for (size_t i = 0; i < n; i++) {
 		const size_t from = i * PART_BYTES, len = i + 1 < n ? PART_BYTES : m->bytes - from;
+		struct ct_mpi_message part = *m;
 
-		CT_TRY(start_one(
-			b, channel, tag,
-			&(struct ct_mpi_message){
-				.buf = (char *)m->buf + from, .bytes = len, .peer = m->peer, .sending = m->sending}));
+		part.buf = (char *)m->buf + from;
+		part.bytes = len;
+		part.synchronous = m->synchronous && i + 1 == n; /* parts match in this order */
+		CT_TRY(start_one(b, channel, tag, &part));
 	}
 	return CT_OK;
 }

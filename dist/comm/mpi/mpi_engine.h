@@ -3,7 +3,8 @@
  * shared objects ctrain_mpi_openmpi.so and ctrain_mpi_mpich.so. One of them is loaded when the first engine is opened
  * (base/module.h). No function but `open` blocks. MPI is initialized once in a process. It is finalized when the program
  * exits, unless an engine has failed or is still open: MPI_Finalize would wait for ranks that have ended. Engines may be
- * used by different threads at the same time; one engine, by one thread. */
+ * used by different threads at the same time; one engine, by one thread. While the second engine is opened, no other
+ * thread may use the first one. */
 #ifndef CT_DIST_COMM_MPI_MPI_ENGINE_H
 #define CT_DIST_COMM_MPI_MPI_ENGINE_H
 
@@ -13,8 +14,6 @@
 
 /* The largest number of bytes in one message; MPI counts in int. */
 #define CT_MPI_MESSAGE_MAX ((size_t)1 << 30)
-/* The largest number of parts in which a message of a collective is sent. */
-#define CT_MPI_PARTS_MAX 24
 
 struct ct_mpi_engine;
 struct ct_mpi_batch; /* messages that were started together */
@@ -24,7 +23,8 @@ struct ct_mpi_message {
 	size_t bytes;
 	int peer;
 	bool sending;
-	bool same_host; /* as this rank; both sides must agree */
+	bool same_host;   /* as this rank; both sides must agree */
+	bool synchronous; /* a send that is not done before the receiver has posted the matching receive */
 };
 
 struct ct_mpi_facts {
@@ -32,8 +32,7 @@ struct ct_mpi_facts {
 	int cuda;         /* whether the library accepts addresses of GPU memory: 1 yes, 0 no, -1 unknown */
 };
 
-/* Messages of different channels never match. A sender in CT_MPI_MESSAGES waits until the receiver has posted the
- * matching receive. */
+/* Messages of different channels never match. */
 enum ct_mpi_channel { CT_MPI_COLLECTIVES, CT_MPI_MESSAGES };
 
 /* The table that the shared objects export as ct_mpi_module. */
@@ -47,7 +46,7 @@ struct ct_mpi_module {
 	/* `failed`: some ranks may have ended, so nothing may wait for them. NULL is allowed. */
 	void (*close)(struct ct_mpi_engine *e, bool failed);
 	int (*tag_max)(const struct ct_mpi_engine *e); /* tags are 0 to this number */
-	/* Creates a batch for up to `max` messages. A message of a collective counts as CT_MPI_PARTS_MAX messages. */
+	/* Creates a batch for up to `max` messages. */
 	enum ct_status (*batch_create)(struct ct_mpi_engine *e, size_t max, struct ct_mpi_batch **out);
 	void (*batch_destroy)(struct ct_mpi_batch *b);
 	/* Starts n messages with the same tag, and then does the same as `test`. Messages with the same peer, tag and

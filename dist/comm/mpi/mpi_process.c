@@ -1,6 +1,7 @@
 #include "dist/comm/mpi/mpi_process.h"
 
 #include <mpi.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -18,18 +19,22 @@ static struct {
 	enum state state;
 	int provided; /* level of thread support */
 	int n_open;
+	_Atomic bool shared; /* there has been more than one engine at a time */
 	bool failed;
 	struct ct_thread thread;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER, .calls = PTHREAD_MUTEX_INITIALIZER};
 
+/* Usually there is only one engine, and a mutex takes a considerable part of the time of the fastest operations. */
 void ct__mpi_lock(void)
 {
-	pthread_mutex_lock(&process.calls);
+	if (atomic_load_explicit(&process.shared, memory_order_relaxed))
+		pthread_mutex_lock(&process.calls);
 }
 
 void ct__mpi_unlock(void)
 {
-	pthread_mutex_unlock(&process.calls);
+	if (atomic_load_explicit(&process.shared, memory_order_relaxed))
+		pthread_mutex_unlock(&process.calls);
 }
 
 static void set_state(enum state s)
@@ -136,6 +141,8 @@ void ct__mpi_process_retain(void)
 {
 	pthread_mutex_lock(&process.lock);
 	process.n_open++;
+	if (process.n_open > 1)
+		atomic_store(&process.shared, true);
 	pthread_mutex_unlock(&process.lock);
 }
 
