@@ -159,14 +159,13 @@ static void ireduce_scatter(void *user)
 	wait_for(&r);
 }
 
-/* A synchronous send, as in dist/comm/comm.h: it ends when the receiver has posted the receive. */
 static void isendrecv(void *user)
 {
 	const struct vectors *v = user;
 	MPI_Request receive, send;
 
 	MPI_Irecv(v->b, v->n, MPI_FLOAT, (v->rank + v->size - 1) % v->size, 0, MPI_COMM_WORLD, &receive);
-	MPI_Issend(v->a, v->n, MPI_FLOAT, (v->rank + 1) % v->size, 0, MPI_COMM_WORLD, &send);
+	MPI_Isend(v->a, v->n, MPI_FLOAT, (v->rank + 1) % v->size, 0, MPI_COMM_WORLD, &send);
 	wait_for(&receive);
 	wait_for(&send);
 }
@@ -214,31 +213,32 @@ static double largest(void *user, double value)
 	return all;
 }
 
-static double measure(const struct operation *o, size_t bytes)
+static double measure(struct vectors *v, const struct operation *o, size_t bytes)
 {
-	struct vectors v;
-	const struct library l = {&v, o->once, largest};
-	double us;
+	const struct library l = {v, o->once, largest};
 
-	MPI_Comm_rank(MPI_COMM_WORLD, &v.rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &v.size);
-	v.n = (int)(bytes / sizeof(float) / (size_t)(o->in_parts ? v.size : 1));
-	/* The same kind of memory as that of `ctrain bench comm`. */
-	v.a = ct_calloc_aligned(4096, bytes + 1);
-	v.b = ct_calloc_aligned(4096, bytes + 1);
-	if (!v.a || !v.b)
+	v->n = (int)(bytes / sizeof(float) / (size_t)(o->in_parts ? v->size : 1));
+	return median_time_us(&l);
+}
+
+/* The same kind of memory as that of `ctrain bench comm`: one allocation for all sizes, because large ones have huge
+ * pages. */
+static void *vector_of(size_t bytes)
+{
+	void *p = ct_calloc_aligned(4096, bytes + 1);
+
+	if (!p)
 		MPI_Abort(MPI_COMM_WORLD, 1);
-	us = median_time_us(&l);
-	ct_free_aligned(v.b);
-	ct_free_aligned(v.a);
-	return us;
+	return p;
 }
 
 int main(int argc, char **argv)
 {
 	const struct operation *o = NULL;
 	const int serialized = argc > 1 && strcmp(argv[1], "serialized") == 0;
-	int rank, provided;
+	struct vectors v = {0};
+	size_t most = 0;
+	int provided;
 
 	for (size_t i = 0; argc > 2 && i < sizeof(operations) / sizeof(*operations); i++)
 		o = strcmp(operations[i].name, argv[2]) == 0 ? &operations[i] : o;
@@ -247,14 +247,24 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	MPI_Init_thread(&argc, &argv, serialized ? MPI_THREAD_SERIALIZED : MPI_THREAD_SINGLE, &provided);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_rank(MPI_COMM_WORLD, &v.rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &v.size);
 	for (int i = 3; i < argc; i++) {
-		size_t bytes = strtoul(argv[i], NULL, 10);
-		double us = measure(o, bytes);
+		const size_t bytes = strtoul(argv[i], NULL, 10);
 
-		if (rank == 0)
+		most = bytes > most ? bytes : most;
+	}
+	v.a = vector_of(most);
+	v.b = vector_of(most);
+	for (int i = 3; i < argc; i++) {
+		const size_t bytes = strtoul(argv[i], NULL, 10);
+		const double us = measure(&v, o, bytes);
+
+		if (v.rank == 0)
 			printf("%zu %.3f\n", bytes, us);
 	}
+	ct_free_aligned(v.b);
+	ct_free_aligned(v.a);
 	MPI_Finalize();
 	return 0;
 }
