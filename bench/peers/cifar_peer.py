@@ -10,19 +10,7 @@ cosine to 0, He initialisation. Prints one JSON line with the test accuracy. Nee
 import argparse, json, math, time
 import torch, torch.nn as nn, torch.nn.functional as F
 
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-
-
-class Block(nn.Module):
-    def __init__(self, c, k, stride):
-        super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(c, k, 3, stride, 1, bias=False), nn.BatchNorm2d(k)
-        self.conv2, self.bn2 = nn.Conv2d(k, k, 3, 1, 1, bias=False), nn.BatchNorm2d(k)
-        self.down = nn.Sequential(nn.Conv2d(c, k, 1, stride, bias=False), nn.BatchNorm2d(k)) if stride > 1 or c != k else None
-
-    def forward(self, x):
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        return F.relu(y + (x if self.down is None else self.down(x)))
+from cifar import Block, load, normalise
 
 
 def resnet18():
@@ -38,14 +26,8 @@ def resnet18():
     return net
 
 
-def load(path):
-    raw = torch.frombuffer(bytearray(open(path, "rb").read()), dtype=torch.uint8).reshape(-1, 3073)
-    return raw[:, 1:].reshape(-1, 3, 32, 32).contiguous(), raw[:, 0].long()
-
-
-def normalise(x):
-    return ((x.float() / 255 - torch.tensor(MEAN).view(1, 3, 1, 1)) / torch.tensor(STD).view(1, 3, 1, 1)).contiguous(
-        memory_format=torch.channels_last)
+def channels_last(x):
+    return normalise(x).contiguous(memory_format=torch.channels_last)
 
 
 def augment(x, g):
@@ -92,7 +74,7 @@ def main():
             for group in opt.param_groups:
                 group["lr"] = lr_at(step, steps, steps * a.epochs, a.lr)
             with cast():
-                loss = F.cross_entropy(net(normalise(augment(x[rows], g))), y[rows])
+                loss = F.cross_entropy(net(channels_last(augment(x[rows], g))), y[rows])
             opt.zero_grad(set_to_none=True)
             loss.backward()
             opt.step()
@@ -102,7 +84,7 @@ def main():
     right = 0
     with torch.no_grad(), cast():
         for i in range(0, len(xt), 500):
-            right += (net(normalise(xt[i:i + 500])).argmax(1) == yt[i:i + 500]).sum().item()
+            right += (net(channels_last(xt[i:i + 500])).argmax(1) == yt[i:i + 500]).sum().item()
     print(json.dumps(dict(who="pytorch", version=torch.__version__, precision=a.precision, seed=a.seed, epochs=a.epochs,
                           test_top1=right / len(xt), last_loss=round(float(loss), 4), train_seconds=round(train_s, 1))), flush=True)
 

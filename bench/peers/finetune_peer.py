@@ -10,19 +10,7 @@ is trained, requires_grad=False for the others, whose batch norms are in eval mo
 import argparse, json, math, os, struct, time
 import torch, torch.nn as nn, torch.nn.functional as F
 
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
-
-
-class Block(nn.Module):
-    def __init__(self, c, k, stride):
-        super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(c, k, 3, stride, 1, bias=False), nn.BatchNorm2d(k)
-        self.conv2, self.bn2 = nn.Conv2d(k, k, 3, 1, 1, bias=False), nn.BatchNorm2d(k)
-        self.downsample = nn.Sequential(nn.Conv2d(c, k, 1, stride, bias=False), nn.BatchNorm2d(k)) if stride > 1 or c != k else None
-
-    def forward(self, x):
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        return F.relu(y + (self.downsample(x) if self.downsample else x))
+from cifar import MEAN, STD, Block, load, normalise
 
 
 class ResNet20(nn.Module):
@@ -51,12 +39,10 @@ def safetensors(path):
     return out
 
 
-def load(path, most):
-    with open(path, 'rb') as f:
-        raw = torch.frombuffer(bytearray(f.read()), dtype=torch.uint8).reshape(-1, 3073)
-    raw = raw[raw[:, 0] >= 5][:most]
-    x = (raw[:, 1:].reshape(-1, 3, 32, 32).float() / 255 - torch.tensor(MEAN).view(1, 3, 1, 1)) / torch.tensor(STD).view(1, 3, 1, 1)
-    return x, raw[:, 0].long() - 5
+def new_classes(path, most):
+    x, y = load(path)
+    keep = (y >= 5).nonzero()[:most, 0]
+    return normalise(x[keep]), y[keep] - 5
 
 
 def augment(x, g):
@@ -90,8 +76,8 @@ def main():
     tensors = {k: v for k, v in safetensors(a.weights).items() if not k.startswith('fc.')}
     left = net.load_state_dict(tensors, strict=False)
     assert not left.unexpected_keys and all(k.startswith('fc.') or k.endswith('num_batches_tracked') for k in left.missing_keys), left
-    x, y = load(os.path.join(a.data_dir, 'data_batch_1.bin'), a.images)
-    test_x, test_y = load(os.path.join(a.data_dir, 'test_batch.bin'), 10000)
+    x, y = new_classes(os.path.join(a.data_dir, 'data_batch_1.bin'), a.images)
+    test_x, test_y = new_classes(os.path.join(a.data_dir, 'test_batch.bin'), 10000)
     for name, parameter in net.named_parameters():
         parameter.requires_grad = not a.freeze or name.startswith('fc.')
     opt = torch.optim.SGD([q for q in net.parameters() if q.requires_grad], a.lr, 0.9, weight_decay=a.weight_decay, nesterov=True)
