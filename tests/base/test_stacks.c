@@ -54,8 +54,9 @@ __attribute__((noinline, no_sanitize("address", "undefined"))) static void crash
 	__asm__ volatile("" ::: "memory"); /* no tail call, which would hide this function */
 }
 
-/* Writes the backtraces of a process with two threads. Returns its wait status. */
-static int crash(int sig)
+/* Runs a function that must end its process in a child process that writes backtraces to the file. Returns the wait
+ * status. */
+static int in_child(void (*f)(int), int arg)
 {
 	int status = 0;
 	pid_t pid;
@@ -63,22 +64,45 @@ static int crash(int sig)
 	(void)unlink(path);
 	pid = fork();
 	if (pid == 0) {
-		struct ct_thread t = {0};
-		int pipe_fds[2];
-
 		/* The test library and sanitizers have handlers. */
 		signal(SIGSEGV, SIG_DFL);
 		signal(SIGABRT, SIG_DFL);
 		ct_stacks_enable(path);
-		if (pipe(pipe_fds) != 0 || ct_thread_start(&t, "test-reader", wait_in_thread, pipe_fds) < 0)
-			_exit(99);
-		while (atomic_load(&n_waiting) < 1)
-			sched_yield();
-		crash_here(sig);
+		f(arg);
 		_exit(98);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	return status;
+}
+
+static void start(struct ct_thread *t, const char *name, void *(*f)(void *), void *arg)
+{
+	if (ct_thread_start(t, name, f, arg) < 0)
+		_exit(99);
+}
+
+static void open_pipe(int fds[2])
+{
+	if (pipe(fds) != 0)
+		_exit(99);
+}
+
+static void await_waiting(int n)
+{
+	while (atomic_load(&n_waiting) < n)
+		sched_yield();
+}
+
+/* A process with two threads. */
+static void crash_with_reader(int sig)
+{
+	struct ct_thread reader = {0};
+	int fds[2];
+
+	open_pipe(fds);
+	start(&reader, "test-reader", wait_in_thread, fds);
+	await_waiting(1);
+	crash_here(sig);
 }
 
 /* Returns the file with the names of functions instead of addresses. The caller owns it. */
@@ -129,7 +153,7 @@ static void test_crash(void **state)
 	(void)state;
 	skip_with_tsan();
 	for (size_t i = 0; i < CT_ARRAY_LEN(signals); i++) {
-		int status = crash(signals[i]);
+		int status = in_child(crash_with_reader, signals[i]);
 		char reason[32], *text = resolve();
 
 		assert_true(WIFSIGNALED(status));
@@ -149,7 +173,7 @@ static void test_request(void **state)
 
 	(void)state;
 	skip_with_tsan();
-	assert_int_equal(crash(0), 0);
+	assert_int_equal(in_child(crash_with_reader, 0), 0);
 	text = resolve();
 	assert_true(has(text, "reason asked for\n"));
 	assert_true(has(text, "at crash_here"));
@@ -166,30 +190,26 @@ static void *block_everything(void *arg)
 	return wait_in_thread(arg);
 }
 
+static void crash_beside_silent(int sig)
+{
+	struct ct_thread silent = {0}, other = {0};
+	int fds[2];
+
+	open_pipe(fds);
+	start(&silent, "test-silent", block_everything, fds);
+	await_waiting(1);
+	start(&other, "test-reader", wait_in_thread, fds);
+	crash_here(sig);
+}
+
 /* A thread that blocks the signal is missing, and the others are there. */
 static void test_silent_thread(void **state)
 {
-	struct ct_thread silent = {0}, other = {0};
-	int fds[2], status = -1;
 	char *text;
-	pid_t pid;
 
 	(void)state;
 	skip_with_tsan();
-	(void)unlink(path);
-	pid = fork();
-	if (pid == 0) {
-		ct_stacks_enable(path);
-		if (pipe(fds) != 0 || ct_thread_start(&silent, "test-silent", block_everything, fds) < 0)
-			_exit(99);
-		while (atomic_load(&n_waiting) < 1)
-			sched_yield();
-		if (ct_thread_start(&other, "test-reader", wait_in_thread, fds) < 0)
-			_exit(99);
-		crash_here(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	assert_int_equal(in_child(crash_beside_silent, 0), 0);
 	text = resolve();
 	assert_true(has(text, "at crash_here"));
 	assert_true(has(text, " test-reader\n"));
@@ -208,33 +228,29 @@ static void *crash_second(void *arg)
 	return NULL;
 }
 
+static void crash_twice(int sig)
+{
+	struct ct_thread silent[4] = {0}, second = {0};
+	int fds[2];
+
+	open_pipe(fds);
+	start(&second, "test-second", crash_second, NULL);
+	for (size_t i = 0; i < CT_ARRAY_LEN(silent); i++)
+		start(&silent[i], "test-silent", block_everything, fds);
+	await_waiting(1 + (int)CT_ARRAY_LEN(silent));
+	crash_here(sig);
+}
+
 /* While the first thread writes the file and waits for answers of the silent ones, another thread crashes. The file is
  * complete. */
 static void test_two_crashes(void **state)
 {
-	struct ct_thread silent[4] = {0}, second = {0};
-	int fds[2], status = 0;
 	char *text;
-	pid_t pid;
+	int status;
 
 	(void)state;
 	skip_with_tsan();
-	(void)unlink(path);
-	pid = fork();
-	if (pid == 0) {
-		signal(SIGSEGV, SIG_DFL);
-		ct_stacks_enable(path);
-		if (pipe(fds) != 0 || ct_thread_start(&second, "test-second", crash_second, NULL) < 0)
-			_exit(99);
-		for (size_t i = 0; i < CT_ARRAY_LEN(silent); i++) {
-			if (ct_thread_start(&silent[i], "test-silent", block_everything, fds) < 0)
-				_exit(99);
-		}
-		while (atomic_load(&n_waiting) < 1 + (int)CT_ARRAY_LEN(silent))
-			sched_yield();
-		crash_here(SIGSEGV);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
+	status = in_child(crash_twice, SIGSEGV);
 	assert_true(WIFSIGNALED(status));
 	assert_int_equal(WTERMSIG(status), SIGSEGV);
 	text = resolve();

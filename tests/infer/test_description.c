@@ -90,32 +90,37 @@ static void refuse(const char *from, const char *to, const char *why)
 
 static void test_refused(void **state)
 {
+	static const char *const cases[][3] = {
+		/* {from, to, why} */
+		{"\"v\":1", "\"v\":2", "supports only 1"},
+		{"\"name\":\"layers\"", "\"name\":\"vit\"", "no model \"vit\""},
+		{"\"outputs\":3", "\"outputs\":0", "outputs"},
+		{"\"outputs\":3", "\"outputs\":4", "3 names"},
+		{"\"outputs\":3", "\"outputs\":1e99", "outputs"},
+		{"cross_entropy", "hinge", "hinge"},
+		{"[7,5]", "[7,-5]", "hidden"},
+		{"[7,5]", "7", "hidden"},
+		{"\"linear 3\"", "3", "layers"},
+		{"\"height\":8", "\"height\":-8", "height"},
+		{"\"std\":[0.4", "\"std\":[-0.4", "std"},
+		{"\"mean\":[", "\"mean\":[1,", "mean"},
+		{"\"resize\":12", "\"resize\":9", "resize"},
+		{"\"resize\":12", "\"resize\":100000", "resize"},
+		{"\"exif\":true", "\"exif\":1", "exif"},
+		{"\"classes\":[", "\"classes\":[[],", "classes"},
+		{"\"input\":{", "\"input\":[{", ""},
+		{"{", "", ""},
+	};
 	struct ct_str many = {0};
 
 	(void)state;
-	refuse("\"v\":1", "\"v\":2", "supports only 1");
-	refuse("\"name\":\"layers\"", "\"name\":\"vit\"", "no model \"vit\"");
-	refuse("\"outputs\":3", "\"outputs\":0", "outputs");
-	refuse("\"outputs\":3", "\"outputs\":4", "3 names");
-	refuse("\"outputs\":3", "\"outputs\":1e99", "outputs");
-	refuse("cross_entropy", "hinge", "hinge");
-	refuse("[7,5]", "[7,-5]", "hidden");
-	refuse("[7,5]", "7", "hidden");
-	refuse("\"linear 3\"", "3", "layers");
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
+		refuse(cases[i][0], cases[i][1], cases[i][2]);
 	for (int i = 0; i < 1024; i++)
 		ct_str_add(&many, "\"relu\",");
 	ct_str_add(&many, "\"linear 3\"");
 	refuse("\"linear 3\"", ct_str_text(&many), "at most 1024");
 	ct_str_release(&many);
-	refuse("\"height\":8", "\"height\":-8", "height");
-	refuse("\"std\":[0.4", "\"std\":[-0.4", "std");
-	refuse("\"mean\":[", "\"mean\":[1,", "mean");
-	refuse("\"resize\":12", "\"resize\":9", "resize");
-	refuse("\"resize\":12", "\"resize\":100000", "resize");
-	refuse("\"exif\":true", "\"exif\":1", "exif");
-	refuse("\"classes\":[", "\"classes\":[[],", "classes");
-	refuse("\"input\":{", "\"input\":[{", "");
-	refuse("{", "", "");
 }
 
 /* mean and std have values for at most 4 channels. */

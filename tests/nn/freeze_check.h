@@ -8,14 +8,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "nn/optim/optim.h"
-#include "tests/nn/nn_check.h"
+#include "tests/nn/train_rig.h"
 
-#define FREEZE_LAYERS                                                                                                  \
-	"conv2d 16 kernel=3 padding=1 bias=false;batch_norm;relu name=stem;conv2d 16 kernel=3 padding=1;batch_norm;relu;"  \
-	"conv2d 16 kernel=3 padding=1 bias=false;batch_norm;add from=stem;relu;conv2d 20 kernel=3 padding=1;batch_norm;" \
+#define FREEZE_LAYERS                                                                                                     \
+	"conv2d 16 kernel=3 padding=1 bias=false;batch_norm;relu name=stem;conv2d 16 kernel=3 padding=1;batch_norm;relu;" \
+	"conv2d 16 kernel=3 padding=1 bias=false;batch_norm;add from=stem;relu;conv2d 20 kernel=3 padding=1;batch_norm;"  \
 	"relu;max_pool 2;global_avg_pool;flatten;linear 12;relu;linear 5"
-enum { FREEZE_ROWS = 6, FREEZE_STEPS = 3, FREEZE_CLASSES = 5, FREEZE_FIELD = 3 * 8 * 8 };
+enum { FREEZE_ROWS = 6, FREEZE_STEPS = 3, FREEZE_CLASSES = 5 };
 
 struct freeze_case {
 	const char *patterns[3]; /* up to the first NULL */
@@ -24,41 +23,23 @@ struct freeze_case {
 };
 
 static const struct freeze_case freeze_cases[] = {
-	{{"backbone"}, true, CT_RECOMPUTE_NORMS},       {{"backbone"}, false, CT_RECOMPUTE_NONE},
-	{{"conv1.*", "bn1.*"}, true, CT_RECOMPUTE_NONE}, {{"bn*"}, true, CT_RECOMPUTE_NORMS},
-	{{"bn*"}, false, CT_RECOMPUTE_NORMS},            {{"conv[34].*", "bn3.*", "fc1.*"}, true, CT_RECOMPUTE_BLOCKS},
-	{{"*.bias"}, true, CT_RECOMPUTE_NORMS},          {{"conv2.weight", "fc2.bias"}, true, CT_RECOMPUTE_NONE},
+	{{"backbone"}, true, CT_RECOMPUTE_NORMS},
+	{{"backbone"}, false, CT_RECOMPUTE_NONE},
+	{{"conv1.*", "bn1.*"}, true, CT_RECOMPUTE_NONE},
+	{{"bn*"}, true, CT_RECOMPUTE_NORMS},
+	{{"bn*"}, false, CT_RECOMPUTE_NORMS},
+	{{"conv[34].*", "bn3.*", "fc1.*"}, true, CT_RECOMPUTE_BLOCKS},
+	{{"*.bias"}, true, CT_RECOMPUTE_NORMS},
+	{{"conv2.weight", "fc2.bias"}, true, CT_RECOMPUTE_NONE},
 	{{"conv1.*", "conv2.*", "bn2.*"}, true, CT_RECOMPUTE_NORMS},
 };
 
 /* Everything that training may change. */
 struct freeze_outcome {
 	int n_params, n_buffers;
-	size_t *sizes;                         /* [n_params + n_buffers] */
+	size_t *sizes;                          /* [n_params + n_buffers] */
 	float **before, **after, **ema, **grad; /* grad: of the first step; NULL for frozen parameters */
 };
-
-struct freeze_side {
-	ct_device *device;
-	ct_engine *engine;
-	ct_graph *graph;
-	ct_net *net;
-	ct_program *program;
-	ct_optim *optim;
-	ct_ema *ema;
-	void *x, *labels;
-	struct ct_step_args *args;
-};
-
-static inline void *freeze_pinned(ct_device *d, const void *from, size_t bytes)
-{
-	void *p;
-
-	assert_ok(ct_device_host_alloc(d, bytes, &p));
-	if (from)
-		memcpy(p, from, bytes);
-	return p;
-}
 
 /* Opens the device and the engine. */
 typedef void (*freeze_open_fn)(const char *engine, ct_device **device, ct_engine **out);
@@ -69,76 +50,50 @@ static inline void freeze_open_cpu(const char *engine, ct_device **device, ct_en
 	assert_ok(ct_engine_open(engine, *device, 1, out));
 }
 
-static inline void freeze_open(struct freeze_side *s, freeze_open_fn open, const char *engine, const struct freeze_case *c,
-			       const struct ct_optim_opts *optim)
+static inline void freeze_create(struct train_rig *r, freeze_open_fn open, const char *engine,
+				 const struct freeze_case *c, const struct ct_optim_opts *optim)
 {
 	const struct ct_net_opts opts = {.batch = FREEZE_ROWS,
 					 .input = CT_INPUT_F32_NCHW,
 					 .train = true,
 					 .recompute = c ? c->recompute : CT_RECOMPUTE_NONE};
-	float x[FREEZE_ROWS * FREEZE_FIELD];
-	int32_t labels[FREEZE_ROWS];
 	int n = 0;
 
-	*s = (struct freeze_side){.graph = graph_make((struct ct_shape){3, 8, 8}, FREEZE_LAYERS, FREEZE_CLASSES,
-						      CT_LOSS_CROSS_ENTROPY, 0)};
+	*r = (struct train_rig){.graph = graph_make((struct ct_shape){3, 8, 8}, FREEZE_LAYERS, FREEZE_CLASSES,
+						    CT_LOSS_CROSS_ENTROPY, 0)};
 	while (c && n < 3 && c->patterns[n])
 		n++;
 	if (c)
-		assert_ok(ct_graph_freeze(s->graph, c->patterns, n, c->fix_stats));
-	open(engine, &s->device, &s->engine);
-	assert_ok(ct_net_create(s->engine, s->graph, &opts, &s->net));
-	assert_ok(ct_net_init(s->net, CT_INIT_PYTORCH, 1));
-	assert_ok(ct_optim_create(s->net, optim, &s->optim));
-	assert_ok(ct_ema_create(s->net, 0.9, &s->ema));
-	assert_ok(ct_program_create(s->net, FREEZE_ROWS, CT_TRAIN, &s->program));
-	fill_floats(1, x, CT_ARRAY_LEN(x));
-	fill_labels(2, labels, FREEZE_ROWS, FREEZE_CLASSES);
-	s->x = freeze_pinned(s->device, x, sizeof(x));
-	s->labels = freeze_pinned(s->device, labels, sizeof(labels));
-	s->args = freeze_pinned(s->device, NULL, sizeof(*s->args));
-	memset(s->args, 0, sizeof(*s->args));
+		assert_ok(ct_graph_freeze(r->graph, c->patterns, n, c->fix_stats));
+	open(engine, &r->device, &r->engine);
+	train_rig_create(r, &opts, optim, 0.9);
 }
 
-static inline void freeze_close(struct freeze_side *s)
+static inline float *freeze_export(struct train_rig *r, ct_arena *a, int param)
 {
-	ct_device_host_free(s->device, s->args);
-	ct_device_host_free(s->device, s->labels);
-	ct_device_host_free(s->device, s->x);
-	ct_program_destroy(s->program);
-	ct_ema_destroy(s->ema);
-	ct_optim_destroy(s->optim);
-	ct_net_destroy(s->net);
-	ct_engine_close(s->engine);
-	ct_device_close(s->device);
-	ct_graph_destroy(s->graph);
-}
-
-static inline float *freeze_export(struct freeze_side *s, ct_arena *a, int param)
-{
-	float *out = CT_NEW_ARRAY(float, ct_graph_param(s->graph, param)->n);
+	float *out = CT_NEW_ARRAY(float, ct_graph_param(r->graph, param)->n);
 	struct ct_mirror m;
 
 	assert_non_null(out);
-	assert_ok(ct_mirror_open(a, CT_MIRROR_READ, ct_engine_stream(s->engine), &m));
-	assert_ok(ct_net_export(s->net, &m, param, out));
+	assert_ok(ct_mirror_open(a, CT_MIRROR_READ, ct_engine_stream(r->engine), &m));
+	assert_ok(ct_net_export(r->net, &m, param, out));
 	ct_mirror_drop(&m);
 	return out;
 }
 
 /* The values of all parameters, followed by the running statistics. */
-static inline void freeze_values(struct freeze_side *s, ct_arena *params, ct_arena *buffers, float **out)
+static inline void freeze_values(struct train_rig *r, ct_arena *params, ct_arena *buffers, float **out)
 {
-	const int n = ct_graph_n_params(s->graph);
+	const int n = ct_graph_n_params(r->graph);
 	size_t at = 0;
 
 	for (int i = 0; i < n; i++)
-		out[i] = freeze_export(s, params, i);
-	for (int i = 0; i < ct_graph_n_buffers(s->graph); at += ct_graph_buffer(s->graph, i++)->n) {
-		const size_t elems = ct_graph_buffer(s->graph, i)->n;
+		out[i] = freeze_export(r, params, i);
+	for (int i = 0; i < ct_graph_n_buffers(r->graph); at += ct_graph_buffer(r->graph, i++)->n) {
+		const size_t elems = ct_graph_buffer(r->graph, i)->n;
 
 		out[n + i] = CT_NEW_ARRAY(float, elems);
-		assert_ok(ct_arena_read(buffers, at, elems, out[n + i], ct_engine_stream(s->engine)));
+		assert_ok(ct_arena_read(buffers, at, elems, out[n + i], ct_engine_stream(r->engine)));
 	}
 }
 
@@ -152,64 +107,61 @@ static inline enum ct_status freeze_slice(void *user, int slice)
 }
 
 /* Two micro-batches of the same images: gradients are accumulated. */
-static inline void freeze_step(struct freeze_side *s, double lr)
+static inline void freeze_step(struct train_rig *r, double lr)
 {
-	const struct ct_batch b = {.n = FREEZE_ROWS, .x = s->x, .labels = s->labels};
+	const struct ct_batch b = train_rig_batch(r);
 
-	ct_optim_begin(s->optim, lr, s->args);
-	assert_ok(ct_net_post_step_args(s->net, s->args));
+	train_rig_begin(r, lr);
 	for (int micro = 0; micro < 2; micro++) {
 		int n = 0;
-		const struct ct_backward_opts back = {.scale = 0.5f / FREEZE_ROWS,
-						      .accumulate = micro > 0,
-						      .grad_ready = freeze_slice,
-						      .user = &n};
+		const struct ct_backward_opts back = {
+			.scale = 0.5f / FREEZE_ROWS, .accumulate = micro > 0, .grad_ready = freeze_slice, .user = &n};
 
-		assert_ok(ct_program_forward(s->program, &b));
-		assert_ok(ct_program_backward(s->program, &back));
-		assert_int_equal(n, ct_net_n_trained(s->net));
+		assert_ok(ct_program_forward(r->program, &b));
+		assert_ok(ct_program_backward(r->program, &back));
+		assert_int_equal(n, ct_net_n_trained(r->net));
 	}
-	assert_ok(ct_optim_post(s->optim));
-	assert_ok(ct_ema_update(s->ema));
-	assert_ok(ct_stream_sync(ct_engine_stream(s->engine), CT_FOREVER));
+	assert_ok(ct_optim_post(r->optim));
+	assert_ok(ct_ema_update(r->ema));
+	assert_ok(ct_stream_sync(ct_engine_stream(r->engine), CT_FOREVER));
 }
 
 static inline void freeze_train(freeze_open_fn open, const char *engine, const struct freeze_case *c,
 				const struct ct_optim_opts *optim, struct freeze_outcome *o)
 {
-	struct freeze_side s;
+	struct train_rig r;
 
-	freeze_open(&s, open, engine, c, optim);
-	*o = (struct freeze_outcome){.n_params = ct_graph_n_params(s.graph), .n_buffers = ct_graph_n_buffers(s.graph)};
+	freeze_create(&r, open, engine, c, optim);
+	*o = (struct freeze_outcome){.n_params = ct_graph_n_params(r.graph), .n_buffers = ct_graph_n_buffers(r.graph)};
 	const size_t n = (size_t)(o->n_params + o->n_buffers);
 	float ***lists[] = {&o->before, &o->after, &o->ema, &o->grad};
 	for (size_t k = 0; k < CT_ARRAY_LEN(lists); k++)
 		assert_non_null(*lists[k] = CT_NEW_ARRAY(float *, n));
 	assert_non_null(o->sizes = CT_NEW_ARRAY(size_t, n));
 	for (int i = 0; i < o->n_params + o->n_buffers; i++)
-		o->sizes[i] = i < o->n_params ? ct_graph_param(s.graph, i)->n
-					      : ct_graph_buffer(s.graph, i - o->n_params)->n;
-	freeze_values(&s, ct_net_params(s.net), ct_net_buffers(s.net), o->before);
+		o->sizes[i] =
+			i < o->n_params ? ct_graph_param(r.graph, i)->n : ct_graph_buffer(r.graph, i - o->n_params)->n;
+	freeze_values(&r, ct_net_params(r.net), ct_net_buffers(r.net), o->before);
 	for (int step = 0; step < FREEZE_STEPS; step++) {
-		freeze_step(&s, 0.05);
+		freeze_step(&r, 0.05);
 		for (int i = 0; step == 0 && i < o->n_params; i++) {
-			if (ct_graph_trains(s.graph, ct_graph_param(s.graph, i)->node))
-				o->grad[i] = freeze_export(&s, ct_net_grads(s.net), i);
+			if (ct_graph_trains(r.graph, ct_graph_param(r.graph, i)->node))
+				o->grad[i] = freeze_export(&r, ct_net_grads(r.net), i);
 		}
 	}
-	freeze_values(&s, ct_net_params(s.net), ct_net_buffers(s.net), o->after);
-	freeze_values(&s, ct_ema_params(s.ema), ct_ema_buffers(s.ema), o->ema);
+	freeze_values(&r, ct_net_params(r.net), ct_net_buffers(r.net), o->after);
+	freeze_values(&r, ct_ema_params(r.ema), ct_ema_buffers(r.ema), o->ema);
 	for (int i = 0; i < o->n_params + o->n_buffers; i++) {
 		const bool param = i < o->n_params;
-		const bool keeps = param ? ct_graph_param(s.graph, i)->frozen
-					 : ct_graph_node(s.graph, ct_graph_buffer(s.graph, i - o->n_params)->node)
-						   ->fixed_stats;
+		const bool keeps =
+			param ? ct_graph_param(r.graph, i)->frozen
+			      : ct_graph_node(r.graph, ct_graph_buffer(r.graph, i - o->n_params)->node)->fixed_stats;
 		const size_t bytes = o->sizes[i] * sizeof(float);
 
 		assert_int_equal(memcmp(o->before[i], o->after[i], bytes) == 0, keeps);
 		assert_int_equal(memcmp(o->before[i], o->ema[i], bytes) == 0, keeps);
 	}
-	freeze_close(&s);
+	train_rig_destroy(&r);
 }
 
 static inline void freeze_release(struct freeze_outcome *o)
@@ -227,8 +179,8 @@ static inline void freeze_release(struct freeze_outcome *o)
 	ct_free(o->sizes);
 }
 
-static inline void freeze_compare(const char *what, int i, const float *want, const float *got, size_t n, double tolerance,
-				  double floor)
+static inline void freeze_compare(const char *what, int i, const float *want, const float *got, size_t n,
+				  double tolerance, double floor)
 {
 	double scale = floor;
 

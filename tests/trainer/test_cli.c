@@ -180,74 +180,72 @@ static void test_existing_file(void **state)
 	ct_cli_release(&cli);
 }
 
+static void refuse(const char *line, const char *message, const char *hint, enum ct_status want)
+{
+	struct ct_cli cli;
+	enum ct_status st = parse(line, &cli);
+
+	if (st != want || !strstr(ct_error_message(), message) || !strstr(ct_error_hint_text(), hint))
+		fail_msg("%s: %s \"%s\" hint \"%s\"", line, ct_status_name(st), ct_error_message(),
+			 ct_error_hint_text());
+	assert_int_equal(ct_status_exit_code(st), 2);
+	ct_cli_release(&cli);
+}
+
 static void test_refused(void **state)
 {
-	static const struct {
-		const char *line, *message, *hint;
-		enum ct_status st;
-	} lines[] = {
-		{"", "no configuration file is given", "ctrain --help", CT_USAGE},
-		{"optim.lr=1", "no configuration file is given", "", CT_USAGE},
-		{"trian x.yaml", "\"trian\" is neither", "did you mean \"train\"?", CT_USAGE},
-		{"plna x.yaml", "\"plna\"", "did you mean \"plan\"?", CT_USAGE},
-		{"zzz", "\"zzz\"", "ctrain --help", CT_USAGE},
-		{"ckpt", "\"ckpt\" is incomplete: it needs a subcommand", "ctrain help ckpt", CT_USAGE},
-		{"ckpt shwo p", "unknown command \"ckpt shwo\"", "did you mean \"ckpt show\"?", CT_USAGE},
-		{"x.yaml --prcos 2", "unknown option \"--prcos\"", "did you mean --procs?", CT_USAGE},
-		{"x.yaml --nproc_per_nod=2", "unknown option \"--nproc_per_nod\"", "did you mean --nproc-per-node?",
-		 CT_USAGE},
-		{"x.yaml --optim.lr=2", "unknown option", "KEY=VALUE, without dashes", CT_USAGE},
-		{"x.yaml -procs 2", "unknown option", "--procs", CT_USAGE},
-		{"x.yaml --n 2", "unknown option", "", CT_USAGE},
-		{"x.yaml --procs", "--procs needs a value: N|auto|A,B,..", "", CT_USAGE},
-		{"x.yaml --procs --nodes 2", "--procs needs a value", "", CT_USAGE},
-		{"x.yaml --standalone=1", "--standalone takes no value", "", CT_USAGE},
-		{"x.yaml y.yaml", "unexpected argument \"y.yaml\"", "usage: ctrain train", CT_USAGE},
-		{"plan", "plan needs CONFIG.yaml", "", CT_USAGE},
-		{"info --procs 2", "--procs cannot be used with info", "ctrain help info", CT_USAGE},
-		{"info optim.lr=2", "info takes no KEY=VALUE", "", CT_USAGE},
-		{"runs --config x.yaml", "--config cannot be used with runs", "", CT_USAGE},
-		{"eval x.yaml --filter state=done", "--filter cannot be used with eval", "", CT_USAGE},
-		{"runs --report", "--report cannot be used with runs", "", CT_USAGE},
-		{"x.yaml --checkpoint best", "--checkpoint cannot be used with train", "", CT_USAGE},
-		{"x.yaml --rdzv_backend etcd", "c10d or static", "", CT_UNSUPPORTED},
-		{"x.yaml --rdzv_endpoint :5", "expected HOST", "", CT_USAGE},
-		{"help nonsense", "\"nonsense\" is not a command", "", CT_USAGE},
-		{"help optim.lrr", "not a command, a config key", "did you mean \"ctrain help optim.lr\"?", CT_USAGE},
-		{"help optim.Lr", "\"optim.Lr\"", "did you mean \"ctrain help optim.lr\"?", CT_USAGE},
-		{"help optimizer", "\"optimizer\"", "did you mean \"ctrain help optim\"?", CT_USAGE},
-		{"help pln", "\"pln\"", "did you mean \"ctrain help plan\"?", CT_USAGE},
-		{"help qqqqqqqq", "not a command, a config key", "ctrain help --search qqqqqqqq", CT_USAGE},
-		{"-z x.yaml", "unknown option \"-z\"", "", CT_USAGE},
-		{"--q x.yaml", "unknown option \"--q\"", "", CT_USAGE},
-		{"x.yaml ---procs 2", "unknown option \"---procs\"", "", CT_USAGE},
-		{"x.yaml --max-steps=3", "unknown option \"--max-steps\"", "without dashes: train.max_steps=3",
-		 CT_USAGE},
-		{"x.yaml --device cuda", "unknown option \"--device\"", "without dashes: device=cuda", CT_USAGE},
-		{"x.yaml --batch-size 32", "unknown option \"--batch-size\"", "batch.per_rank=32", CT_USAGE},
-		{"x.yaml --resume --procs 2", "unknown option \"--resume\"", "train.resume=auto (the default",
-		 CT_USAGE},
-		{"--resume x.yaml", "unknown option \"--resume\"", "train.resume=auto (the default", CT_USAGE},
-		{"x.yaml --amp optim.lr=1", "unknown option \"--amp\"", "precision=bf16", CT_USAGE},
-		{"x.yaml --gpu", "unknown option \"--gpu\"", "device=cuda", CT_USAGE},
-		{"x.yaml --wandb", "unknown option \"--wandb\"", "TensorBoard", CT_USAGE},
-		{"x.yaml --seed 3", "--seed cannot be used with train", "run.seed=3", CT_USAGE},
-		{"x.yaml -b 32", "-b cannot be used with train", "batch.per_rank=32", CT_USAGE},
-		{"help ckpt nonsense", "unknown command \"ckpt nonsense\"", "", CT_USAGE},
+	static const char *const lines[][3] = {
+		/* {line, message, hint} */
+		{"", "no configuration file is given", "ctrain --help"},
+		{"optim.lr=1", "no configuration file is given", ""},
+		{"trian x.yaml", "\"trian\" is neither", "did you mean \"train\"?"},
+		{"plna x.yaml", "\"plna\"", "did you mean \"plan\"?"},
+		{"zzz", "\"zzz\"", "ctrain --help"},
+		{"ckpt", "\"ckpt\" is incomplete: it needs a subcommand", "ctrain help ckpt"},
+		{"ckpt shwo p", "unknown command \"ckpt shwo\"", "did you mean \"ckpt show\"?"},
+		{"x.yaml --prcos 2", "unknown option \"--prcos\"", "did you mean --procs?"},
+		{"x.yaml --nproc_per_nod=2", "unknown option \"--nproc_per_nod\"", "did you mean --nproc-per-node?"},
+		{"x.yaml --optim.lr=2", "unknown option", "KEY=VALUE, without dashes"},
+		{"x.yaml -procs 2", "unknown option", "--procs"},
+		{"x.yaml --n 2", "unknown option", ""},
+		{"x.yaml --procs", "--procs needs a value: N|auto|A,B,..", ""},
+		{"x.yaml --procs --nodes 2", "--procs needs a value", ""},
+		{"x.yaml --standalone=1", "--standalone takes no value", ""},
+		{"x.yaml y.yaml", "unexpected argument \"y.yaml\"", "usage: ctrain train"},
+		{"plan", "plan needs CONFIG.yaml", ""},
+		{"info --procs 2", "--procs cannot be used with info", "ctrain help info"},
+		{"info optim.lr=2", "info takes no KEY=VALUE", ""},
+		{"runs --config x.yaml", "--config cannot be used with runs", ""},
+		{"eval x.yaml --filter state=done", "--filter cannot be used with eval", ""},
+		{"runs --report", "--report cannot be used with runs", ""},
+		{"x.yaml --checkpoint best", "--checkpoint cannot be used with train", ""},
+		{"x.yaml --rdzv_endpoint :5", "expected HOST", ""},
+		{"help nonsense", "\"nonsense\" is not a command", ""},
+		{"help optim.lrr", "not a command, a config key", "did you mean \"ctrain help optim.lr\"?"},
+		{"help optim.Lr", "\"optim.Lr\"", "did you mean \"ctrain help optim.lr\"?"},
+		{"help optimizer", "\"optimizer\"", "did you mean \"ctrain help optim\"?"},
+		{"help pln", "\"pln\"", "did you mean \"ctrain help plan\"?"},
+		{"help qqqqqqqq", "not a command, a config key", "ctrain help --search qqqqqqqq"},
+		{"-z x.yaml", "unknown option \"-z\"", ""},
+		{"--q x.yaml", "unknown option \"--q\"", ""},
+		{"x.yaml ---procs 2", "unknown option \"---procs\"", ""},
+		{"x.yaml --max-steps=3", "unknown option \"--max-steps\"", "without dashes: train.max_steps=3"},
+		{"x.yaml --device cuda", "unknown option \"--device\"", "without dashes: device=cuda"},
+		{"x.yaml --batch-size 32", "unknown option \"--batch-size\"", "batch.per_rank=32"},
+		{"x.yaml --resume --procs 2", "unknown option \"--resume\"", "train.resume=auto (the default"},
+		{"--resume x.yaml", "unknown option \"--resume\"", "train.resume=auto (the default"},
+		{"x.yaml --amp optim.lr=1", "unknown option \"--amp\"", "precision=bf16"},
+		{"x.yaml --gpu", "unknown option \"--gpu\"", "device=cuda"},
+		{"x.yaml --wandb", "unknown option \"--wandb\"", "TensorBoard"},
+		{"x.yaml --seed 3", "--seed cannot be used with train", "run.seed=3"},
+		{"x.yaml -b 32", "-b cannot be used with train", "batch.per_rank=32"},
+		{"help ckpt nonsense", "unknown command \"ckpt nonsense\"", ""},
 	};
-	struct ct_cli cli;
 
 	(void)state;
-	for (size_t i = 0; i < CT_ARRAY_LEN(lines); i++) {
-		enum ct_status st = parse(lines[i].line, &cli);
-
-		if (st != lines[i].st || !strstr(ct_error_message(), lines[i].message) ||
-		    !strstr(ct_error_hint_text(), lines[i].hint))
-			fail_msg("%s: %s \"%s\" hint \"%s\"", lines[i].line, ct_status_name(st), ct_error_message(),
-				 ct_error_hint_text());
-		assert_int_equal(ct_status_exit_code(st), 2);
-		ct_cli_release(&cli);
-	}
+	for (size_t i = 0; i < CT_ARRAY_LEN(lines); i++)
+		refuse(lines[i][0], lines[i][1], lines[i][2], CT_USAGE);
+	refuse("x.yaml --rdzv_backend etcd", "c10d or static", "", CT_UNSUPPORTED);
 }
 
 /* A line that uses the option with the command, with a value that its text shows. */

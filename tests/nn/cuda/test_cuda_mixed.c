@@ -6,29 +6,20 @@
 #include "base/clock.h"
 #include "base/half.h"
 #include "nn/cuda/program/program.h"
-#include "nn/optim/optim.h"
 #include "tests/nn/cuda/cuda_check.h"
+#include "tests/nn/train_rig.h"
 #include "tests/soft_gpu/soft_gpu.h"
 
 enum { ROWS = 3, FEATURES = 5, CLASSES = 4 };
 
 struct fixture {
-	ct_device *device;
-	ct_engine *engine;
-	ct_graph *graph;
-	ct_net *net;
-	ct_program *program;
-	ct_optim *optim;
-	ct_ema *ema;
+	struct train_rig rig;
 	ct_arena *scalars;
-	struct ct_step_args *args;
-	void *x, *labels;
-	enum ct_dtype type;
 };
 
 static ct_stream *stream_of(struct fixture *f)
 {
-	return ct_engine_stream(f->engine);
+	return ct_engine_stream(f->rig.engine);
 }
 
 static void open_fixture(struct fixture *f, enum ct_precision precision, double loss_scale)
@@ -41,40 +32,20 @@ static void open_fixture(struct fixture *f, enum ct_precision precision, double 
 					    .eps = 1e-6,
 					    .loss_scale = loss_scale,
 					    .loss_scale_interval = 3};
-	void *args;
 
-	*f = (struct fixture){.type = cuda_type(precision)};
-	open_engine(true, &f->device, &f->engine);
-	f->graph = graph_make((struct ct_shape){FEATURES, 1, 1}, "linear 9;relu;linear 4", CLASSES,
-			      CT_LOSS_CROSS_ENTROPY, 0);
-	assert_ok(ct_net_create(f->engine, f->graph, &opts, &f->net));
-	assert_ok(ct_optim_create(f->net, &optim, &f->optim));
-	assert_ok(ct_net_init(f->net, CT_INIT_PYTORCH, 1));
-	assert_ok(ct_ema_create(f->net, 0.5, &f->ema));
-	assert_ok(ct_program_create(f->net, ROWS, CT_TRAIN, &f->program));
-	assert_ok(ct_arena_create(f->device, CT_F32, 1, &f->scalars));
-	ct_optim_watch_loss(f->optim, f->scalars, 0);
-	assert_ok(ct_device_host_alloc(f->device, sizeof(*f->args), &args));
-	f->args = args;
-	assert_ok(ct_device_host_alloc(f->device, ROWS * FEATURES * sizeof(float), &f->x));
-	assert_ok(ct_device_host_alloc(f->device, ROWS * sizeof(int32_t), &f->labels));
-	fill_floats(1, f->x, (size_t)ROWS * FEATURES);
-	fill_labels(2, f->labels, ROWS, CLASSES);
+	*f = (struct fixture){.scalars = NULL};
+	open_engine(true, &f->rig.device, &f->rig.engine);
+	f->rig.graph = graph_make((struct ct_shape){FEATURES, 1, 1}, "linear 9;relu;linear 4", CLASSES,
+				  CT_LOSS_CROSS_ENTROPY, 0);
+	train_rig_create(&f->rig, &opts, &optim, 0.5);
+	assert_ok(ct_arena_create(f->rig.device, CT_F32, 1, &f->scalars));
+	ct_optim_watch_loss(f->rig.optim, f->scalars, 0);
 }
 
 static void close_fixture(struct fixture *f)
 {
-	ct_device_host_free(f->device, f->labels);
-	ct_device_host_free(f->device, f->x);
-	ct_device_host_free(f->device, f->args);
 	ct_arena_destroy(f->scalars);
-	ct_program_destroy(f->program);
-	ct_ema_destroy(f->ema);
-	ct_optim_destroy(f->optim);
-	ct_net_destroy(f->net);
-	ct_graph_destroy(f->graph);
-	ct_engine_close(f->engine);
-	ct_device_close(f->device);
+	train_rig_destroy(&f->rig);
 }
 
 static int expect_all_freed(void **state)
@@ -85,39 +56,38 @@ static int expect_all_freed(void **state)
 
 static void forward(struct fixture *f)
 {
-	const struct ct_batch b = {.n = ROWS, .x = f->x, .labels = f->labels};
+	const struct ct_batch b = train_rig_batch(&f->rig);
 
-	assert_ok(ct_program_forward(f->program, &b));
+	assert_ok(ct_program_forward(f->rig.program, &b));
 }
 
 static void backward(struct fixture *f)
 {
-	assert_ok(ct_program_backward(f->program, &(struct ct_backward_opts){.scale = 1.0f / ROWS}));
+	assert_ok(ct_program_backward(f->rig.program, &(struct ct_backward_opts){.scale = 1.0f / ROWS}));
 }
 
 static void begin(struct fixture *f)
 {
-	ct_optim_begin(f->optim, 0.01, f->args);
-	assert_ok(ct_net_post_step_args(f->net, f->args));
+	train_rig_begin(&f->rig, 0.01);
 }
 
 static void update(struct fixture *f)
 {
 	begin(f);
-	assert_ok(ct_optim_post(f->optim));
+	assert_ok(ct_optim_post(f->rig.optim));
 	assert_ok(ct_stream_sync(stream_of(f), CT_FOREVER));
 }
 
 /* Changes the parameters as a load of a checkpoint does. */
 static void import(struct fixture *f, uint32_t seed)
 {
-	const size_t n = ct_graph_param(f->graph, 0)->n;
+	const size_t n = ct_graph_param(f->rig.graph, 0)->n;
 	float *values = test_malloc(n * sizeof(*values));
 	struct ct_mirror m;
 
 	fill_floats(seed, values, n);
-	assert_ok(ct_mirror_open(ct_net_params(f->net), CT_MIRROR_WRITE, stream_of(f), &m));
-	assert_ok(ct_net_import(f->net, &m, 0, values));
+	assert_ok(ct_mirror_open(ct_net_params(f->rig.net), CT_MIRROR_WRITE, stream_of(f), &m));
+	assert_ok(ct_net_import(f->rig.net, &m, 0, values));
 	assert_ok(ct_mirror_close(&m));
 	test_free(values);
 }
@@ -134,24 +104,25 @@ static void copy_arena(struct fixture *a, ct_arena *from, struct fixture *b, ct_
 /* The copy in device memory, and the parameters that it should equal. */
 static void expect_copy(struct fixture *f, const char *after)
 {
-	const struct cuda_net *cn = f->net->impl;
-	const size_t n = ct_net_arena_elems(f->net);
+	const struct cuda_net *cn = f->rig.net->impl;
+	const enum ct_dtype type = cuda_type(f->rig.net->opts.precision);
+	const size_t n = ct_net_arena_elems(f->rig.net);
 	struct ct_mirror m;
 	void *copy;
 
-	assert_ok(ct_device_host_alloc(f->device, n * sizeof(uint16_t), &copy));
-	assert_ok(ct_device_copy(f->device, copy, cn->weights, n * sizeof(uint16_t), stream_of(f)));
-	assert_ok(ct_mirror_open(ct_net_params(f->net), CT_MIRROR_READ, stream_of(f), &m));
+	assert_ok(ct_device_host_alloc(f->rig.device, n * sizeof(uint16_t), &copy));
+	assert_ok(ct_device_copy(f->rig.device, copy, cn->weights, n * sizeof(uint16_t), stream_of(f)));
+	assert_ok(ct_mirror_open(ct_net_params(f->rig.net), CT_MIRROR_READ, stream_of(f), &m));
 	for (size_t i = 0; i < n; i++) {
 		const float p = ((const float *)m.data)[i];
-		const uint16_t want = f->type == CT_F16 ? ct_f16_from_f32(p) : ct_bf16_from_f32(p);
+		const uint16_t want = type == CT_F16 ? ct_f16_from_f32(p) : ct_bf16_from_f32(p);
 
 		if (((const uint16_t *)copy)[i] != want)
 			fail_msg("after %s: the copy of element %zu is 0x%04x and should be 0x%04x", after, i,
 				 ((const uint16_t *)copy)[i], want);
 	}
 	assert_ok(ct_mirror_close(&m));
-	ct_device_host_free(f->device, copy);
+	ct_device_host_free(f->rig.device, copy);
 }
 
 static void check_copy(enum ct_precision precision)
@@ -164,9 +135,9 @@ static void check_copy(enum ct_precision precision)
 	backward(&f);
 	update(&f);
 	expect_copy(&f, "an update");
-	assert_ok(ct_ema_swap(f.ema));
+	assert_ok(ct_ema_swap(f.rig.ema));
 	expect_copy(&f, "a swap with the EMA weights");
-	assert_ok(ct_ema_swap(f.ema));
+	assert_ok(ct_ema_swap(f.rig.ema));
 	expect_copy(&f, "a second swap");
 	import(&f, 7);
 	forward(&f);
@@ -192,7 +163,7 @@ static void post_step(struct fixture *f)
 {
 	forward(f);
 	backward(f);
-	assert_ok(ct_optim_post(f->optim));
+	assert_ok(ct_optim_post(f->rig.optim));
 }
 
 /* The results of the update, and the digest of the parameters after it. */
@@ -204,8 +175,8 @@ struct outcome {
 static void take(struct fixture *f, struct outcome *out)
 {
 	*out = (struct outcome){0};
-	assert_ok(ct_arena_read(ct_optim_result(f->optim), 0, CT_UPDATE_RESULTS, out->results, stream_of(f)));
-	assert_ok(ct_net_digest(f->net, out->digest));
+	assert_ok(ct_arena_read(ct_optim_result(f->rig.optim), 0, CT_UPDATE_RESULTS, out->results, stream_of(f)));
+	assert_ok(ct_net_digest(f->rig.net, out->digest));
 	/* The norm of a gradient that overflows may be one of several NaNs. */
 	if (out->results[CT_UPDATE_OUTCOME] == CT_UPDATE_SKIPPED)
 		out->results[CT_UPDATE_NORM] = 0;
@@ -276,16 +247,17 @@ static void test_ema_after_skipped_update(void **state)
 	open_fixture(&f, CT_PRECISION_FP16, 0x1p40);
 	import(&f, 7);
 	/* Parameter 0 is the weight of the first layer, whose slices are the last ones. */
-	const size_t at = ct_net_slice(f.net, ct_net_n_slices(f.net) - 2)->offset;
-	const float average = element(&f, ct_ema_params(f.ema), at), value = element(&f, ct_net_params(f.net), at);
+	const size_t at = ct_net_slice(f.rig.net, ct_net_n_slices(f.rig.net) - 2)->offset;
+	const float average = element(&f, ct_ema_params(f.rig.ema), at),
+		    value = element(&f, ct_net_params(f.rig.net), at);
 
 	begin(&f);
 	post_step(&f);
-	assert_ok(ct_ema_update(f.ema));
+	assert_ok(ct_ema_update(f.rig.ema));
 	take(&f, &o);
 	assert_int_equal((int)o.results[CT_UPDATE_OUTCOME], CT_UPDATE_SKIPPED);
-	assert_true(element(&f, ct_net_params(f.net), at) == value && value != average);
-	assert_true(element(&f, ct_ema_params(f.ema), at) == 0.5f * average + 0.5f * value);
+	assert_true(element(&f, ct_net_params(f.rig.net), at) == value && value != average);
+	assert_true(element(&f, ct_ema_params(f.rig.ema), at) == 0.5f * average + 0.5f * value);
 	close_fixture(&f);
 }
 
@@ -304,11 +276,11 @@ static void test_continued_scale(void **state)
 		take(&a, &x);
 	}
 	assert_true(x.results[CT_UPDATE_N_SKIPPED] > 0);
-	copy_arena(&a, ct_net_params(a.net), &b, ct_net_params(b.net));
-	for (int i = 0; ct_optim_state(a.optim, i); i++)
-		copy_arena(&a, ct_optim_state(a.optim, i), &b, ct_optim_state(b.optim, i));
-	ct_optim_set_steps(b.optim, ct_optim_steps(a.optim));
-	assert_ok(ct_optim_set_loss_scale(b.optim, (double)x.results[CT_UPDATE_SCALE],
+	copy_arena(&a, ct_net_params(a.rig.net), &b, ct_net_params(b.rig.net));
+	for (int i = 0; ct_optim_state(a.rig.optim, i); i++)
+		copy_arena(&a, ct_optim_state(a.rig.optim, i), &b, ct_optim_state(b.rig.optim, i));
+	ct_optim_set_steps(b.rig.optim, ct_optim_steps(a.rig.optim));
+	assert_ok(ct_optim_set_loss_scale(b.rig.optim, (double)x.results[CT_UPDATE_SCALE],
 					  (uint32_t)x.results[CT_UPDATE_SCALE_STEPS],
 					  (uint64_t)x.results[CT_UPDATE_N_SKIPPED]));
 	for (int step = 0; step < 5; step++) {
@@ -336,8 +308,8 @@ static void test_bad_scales(void **state)
 	(void)state;
 	open_fixture(&f, CT_PRECISION_FP16, 1);
 	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++)
-		assert_fails(ct_optim_create(f.net, &bad[i], &o), CT_CONFIG, "loss scale");
-	assert_fails(ct_optim_set_loss_scale(f.optim, 0, 0, 0), CT_DATA, "0 is not a loss scale");
+		assert_fails(ct_optim_create(f.rig.net, &bad[i], &o), CT_CONFIG, "loss scale");
+	assert_fails(ct_optim_set_loss_scale(f.rig.optim, 0, 0, 0), CT_DATA, "0 is not a loss scale");
 	close_fixture(&f);
 }
 
