@@ -136,7 +136,7 @@ static void open_file(struct mapping *m)
 	int fd;
 
 	m->opened = true;
-	fd = open(m->path, O_RDONLY | O_CLOEXEC);
+	fd = open(m->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* the path may now be a FIFO */
 	if (fd < 0)
 		return;
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_ino == m->inode)

@@ -334,6 +334,25 @@ static void test_file_changes(void **state)
 	ct_free(data);
 }
 
+/* Another program has replaced the file by a FIFO, which no one opens for writing. */
+static void test_fifo(void **state)
+{
+	struct stat sb;
+	char line[256], name[128];
+	ct_symbols *s;
+
+	(void)state;
+	(void)unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(stat(path, &sb), 0);
+	snprintf(line, sizeof(line), "1000-2000 r-xp 0 00:00 %llu %s", (unsigned long long)sb.st_ino, path);
+	assert_int_equal(ct_symbols_create(&s), CT_OK);
+	assert_int_equal(ct_symbols_add_map(s, line), CT_OK);
+	ct_symbols_name(s, 0x1234, false, name, sizeof(name));
+	assert_true(has(name, "+0x234"));
+	ct_symbols_destroy(s);
+}
+
 static void test_box_outlives_process(void **state)
 {
 	struct ct_black_box *b;
@@ -378,6 +397,7 @@ int main(void)
 		cmocka_unit_test(test_two_crashes),
 		cmocka_unit_test(test_unknown_addresses),
 		cmocka_unit_test(test_file_changes),
+		cmocka_unit_test(test_fifo),
 		cmocka_unit_test(test_box_outlives_process),
 	};
 
