@@ -105,13 +105,23 @@ static void test_resign(void **state)
 
 static void test_bad_file(void **state)
 {
-	static const char *const texts[] = {"", "{}", "[1]", "{\"attempt\":\"x\"}", "{\"attempt\":1"};
-	const char *run = new_run("bad");
+#define NUMBERS(attempt, port)                              \
+	"{\"attempt\":" attempt ",\"pid\":7,\"port\":" port \
+	",\"restarts\":0,\"saves_before\":0,\"host\":\"a\",\"addr\":\"b\",\"line\":\"\"}"
+	static const char *const texts[] = {"",
+					    "{}",
+					    "[1]",
+					    "{\"attempt\":\"x\"}",
+					    "{\"attempt\":1",
+					    NUMBERS("-1", "29400"),
+					    NUMBERS("4294967297", "29400"),
+					    NUMBERS("1", "65536")};
+	const char *run = new_run("bad"), *path = in_tmpdir("bad/leader");
 	struct ct_leader l;
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(texts); i++) {
-		assert_ok(ct_file_replace(in_tmpdir("bad/leader"), texts[i], strlen(texts[i])));
+		assert_ok(ct_file_replace(path, texts[i], strlen(texts[i])));
 		assert_fails(ct_leader_read(run, &l, NULL), CT_DATA, "bad/leader");
 		assert_non_null(strstr(ct_error_hint_text(), "delete this file"));
 	}

@@ -1,6 +1,7 @@
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/leader.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,10 +21,13 @@
 #define LOOK_NS (500 * CT_MS) /* interval at which RUN/leader is read */
 #define RETRY_NS (50 * CT_MS)
 
-static enum ct_status get_int(const ct_json *j, const char *key, int *out)
+/* Reads a number from 0 to max. */
+static enum ct_status get_int(const ct_json *j, const char *key, int max, int *out)
 {
 	int64_t v = 0;
 	CT_TRY(ct_json_get_i64(j, key, &v));
+	if (v < 0 || v > max)
+		return CT_FAIL(CT_DATA, "\"%s\" is %lld, but must be from 0 to %d", key, (long long)v, max);
 	*out = (int)v;
 	return CT_OK;
 }
@@ -31,10 +35,10 @@ static enum ct_status get_int(const ct_json *j, const char *key, int *out)
 static enum ct_status parse(const ct_json *j, struct ct_leader *out, struct ct_str *line)
 {
 	const char *host, *addr, *text;
-	CT_TRY(get_int(j, "attempt", &out->number));
-	CT_TRY(get_int(j, "pid", &out->pid));
-	CT_TRY(get_int(j, "port", &out->port));
-	CT_TRY(get_int(j, "restarts", &out->used));
+	CT_TRY(get_int(j, "attempt", INT_MAX - 1, &out->number));
+	CT_TRY(get_int(j, "pid", INT_MAX, &out->pid));
+	CT_TRY(get_int(j, "port", 65535, &out->port));
+	CT_TRY(get_int(j, "restarts", INT_MAX, &out->used));
 	CT_TRY(ct_json_get_i64(j, "saves_before", &out->saves_before));
 	CT_TRY(ct_json_get_str(j, "host", &host));
 	CT_TRY(ct_json_get_str(j, "addr", &addr));
