@@ -141,7 +141,7 @@ static void test_files(void **state)
 	}
 	ct_predictions_release(&q);
 	/* A file that was changed. */
-	static const char *const bad[] = {"x\n6,0,0,1,1,k\n", "x\n0,3,0,1,1,k\n", "x\n0,0,-1,1,1,k\n", "x\n0,0,nan,1,1,k\n", "x\n0,0\n"};
+	static const char *const bad[] = {"x\n6,0,0,1,1,k\n", "x\n0,3,0,1,1,k\n", "x\n0,0,-1,1,1,k\n", "x\n0,0,nan,1,1,k\n", "x\n0,0,0,1.5,1,k\n", "x\n0,0,0,1,-1e300,k\n", "x\n0,0\n"};
 	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++) {
 		assert_ok(ct_file_replace(in_tmpdir("eval/predictions.csv"), bad[i], strlen(bad[i])));
 		assert_fails(ct_eval_files_load(dir, &q), CT_DATA, "predictions.csv:2");

@@ -112,8 +112,7 @@ enum ct_status ct_scores_create(const struct ct_predictions *p, struct ct_scores
 		const double confidence = isfinite(row[CT_PREDICTION_CONFIDENCE]) ? row[CT_PREDICTION_CONFIDENCE] : 0;
 		if (row[CT_PREDICTION_COUNT] == 0)
 			continue;
-		int bin = (int)(confidence * CT_CALIBRATION_BINS);
-		bin = bin >= CT_CALIBRATION_BINS ? CT_CALIBRATION_BINS - 1 : bin < 0 ? 0 : bin;
+		const int bin = confidence >= 1 ? CT_CALIBRATION_BINS - 1 : (int)(confidence * CT_CALIBRATION_BINS);
 		out->bins[bin].n++;
 		out->bins[bin].confidence += confidence;
 		out->bins[bin].accuracy += label == class;
