@@ -9,12 +9,8 @@
 #include "base/log.h"
 #include "dist/bench_comm.h"
 #include "dist/watchdog.h"
-#include "trainer/commands/cli.h"
+#include "trainer/commands/as_rank_impl.h"
 #include "trainer/commands/print_impl.h"
-#include "trainer/commands/slurm_nodes_impl.h"
-#include "trainer/launch/launch.h"
-#include "trainer/launch/signals.h"
-#include "trainer/loop/stop_guard.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
@@ -266,9 +262,17 @@ static enum ct_status measure(const struct ct_cli *cli, ct_comm *comm, struct ct
 	return st;
 }
 
-static enum ct_status run_rank(const struct ct_cli *cli, const struct ct_config *cfg, const struct ct_identity *id,
-			       struct ct_bench_comm_opts *o)
+struct bench {
+	const struct ct_cli *cli;
+	const struct ct_config *cfg;
+	struct ct_bench_comm_opts opts;
+};
+
+static enum ct_status run_rank(void *user, const struct ct_identity *id)
 {
+	struct bench *b = user;
+	const struct ct_config *cfg = b->cfg;
+	struct ct_bench_comm_opts *o = &b->opts;
 	struct ct_world world = {0};
 	ct_watchdog *dog = NULL;
 	ct_device *device = NULL;
@@ -291,7 +295,7 @@ static enum ct_status run_rank(const struct ct_cli *cli, const struct ct_config 
 	CT_TRY_GOTO(ct_comm_open(cfg->dist.backend, &world, &co, &comm), st, out);
 	if (dog)
 		ct_watchdog_add_comm(dog, comm);
-	CT_TRY_GOTO(measure(cli, comm, &world, o, &wrong), st, out);
+	CT_TRY_GOTO(measure(b->cli, comm, &world, o, &wrong), st, out);
 out:
 	if (st < 0 && dog)
 		ct_watchdog_report(dog);
@@ -310,34 +314,13 @@ out:
 enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 {
 	struct ct_config *cfg = NULL;
-	struct ct_bench_comm_opts opts = {0};
-	struct ct_identity id;
-	int signals = -1;
-	struct ct_stop_guard guard = {0};
-	ct_nccl_log *nccl_log = NULL;
-	CT_TRY(read_options(cli, &opts));
+	struct bench b = {.cli = cli};
+	CT_TRY(read_options(cli, &b.opts));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
+	b.cfg = cfg;
 	enum ct_status st = ct_log_configure(cfg->log.level);
 	if (st == CT_OK)
-		st = ct_cli_identity(cli, cfg, &id);
-	if (st == CT_OK)
-		st = ct__slurm_nodes(cli, cfg, &id);
-	if (st == CT_OK && id.by == CT_LAUNCHER_NONE) {
-		st = ct_launch(cfg, cli->argv, NULL);
-	} else if (st == CT_OK) {
-		st = ct_signals_open(false, &signals);
-		if (st == CT_OK)
-			st = ct_plan_open_nccl_log(cfg, id.world, &nccl_log);
-		if (st == CT_OK)
-			st = ct_stop_guard_start(&guard, signals);
-		if (st == CT_OK)
-			st = ct_nccl_log_start(nccl_log);
-		if (st == CT_OK)
-			st = run_rank(cli, cfg, &id, &opts);
-		ct_stop_guard_end(&guard);
-		ct_nccl_log_close(nccl_log);
-		ct_signals_close(signals);
-	}
+		st = ct__as_rank(cli, cfg, true, run_rank, &b);
 	ct_config_destroy(cfg);
 	return st;
 }

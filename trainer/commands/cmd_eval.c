@@ -10,14 +10,9 @@
 #include "data/files/class_list.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_weights.h"
-#include "trainer/commands/cli.h"
+#include "trainer/commands/as_rank_impl.h"
 #include "trainer/commands/print_impl.h"
-#include "trainer/commands/slurm_nodes_impl.h"
-#include "trainer/launch/launch.h"
-#include "trainer/launch/signals.h"
 #include "trainer/loop/evaluate.h"
-#include "trainer/loop/stop_guard.h"
-#include "trainer/plan/comm_settings.h"
 #include "trainer/results/eval_files.h"
 #include "trainer/results/report.h"
 
@@ -176,33 +171,24 @@ static enum ct_status evaluate(const struct ct_cli *cli, const char *which, stru
 	return st;
 }
 
-/* Evaluates as the rank `id`, or in a single process if id is NULL. */
-static enum ct_status run(const struct ct_cli *cli, const char *which, struct ct_config *c,
-			  const struct ct_identity *id)
+struct evaluation {
+	const struct ct_cli *cli;
+	const char *which;
+	struct ct_config *cfg;
+};
+
+static enum ct_status run(void *user, const struct ct_identity *id)
 {
+	const struct evaluation *e = user;
 	struct ct_session s = {0};
 	char *path = NULL;
-	int signals = -1;
-	struct ct_stop_guard guard = {0};
-	ct_nccl_log *nccl_log = NULL;
-	enum ct_status st = use_checkpoint(which, c, find_classes, c, &path);
-	if (st == CT_OK && id)
-		st = ct_signals_open(false, &signals);
-	if (st == CT_OK && id)
-		st = ct_plan_open_nccl_log(c, id->world, &nccl_log);
+	enum ct_status st = use_checkpoint(e->which, e->cfg, find_classes, e->cfg, &path);
 	if (st == CT_OK)
-		st = ct_stop_guard_start(&guard, signals);
+		st = ct_session_create(e->cfg, id, false, &s);
 	if (st == CT_OK)
-		st = ct_nccl_log_start(nccl_log);
-	if (st == CT_OK)
-		st = ct_session_create(c, id, false, &s);
-	if (st == CT_OK)
-		st = evaluate(cli, which, &s);
+		st = evaluate(e->cli, e->which, &s);
 	ct_free(path);
 	ct_session_destroy(&s, st < 0);
-	ct_stop_guard_end(&guard);
-	ct_nccl_log_close(nccl_log);
-	ct_signals_close(signals);
 	return st;
 }
 
@@ -256,20 +242,11 @@ static enum ct_status load_config(const struct ct_cli *cli, struct ct_config **o
 
 enum ct_status ct_cmd_eval(const struct ct_cli *cli)
 {
-	struct ct_config *c = NULL;
-	struct ct_identity id;
-	const char *which;
-	CT_TRY(load_config(cli, &c, &which));
-	enum ct_status st = ct_log_configure(c->log.level);
+	struct evaluation e = {.cli = cli};
+	CT_TRY(load_config(cli, &e.cfg, &e.which));
+	enum ct_status st = ct_log_configure(e.cfg->log.level);
 	if (st == CT_OK)
-		st = ct_cli_identity(cli, c, &id);
-	if (st == CT_OK)
-		st = ct__slurm_nodes(cli, c, &id);
-	bool several = c->launch.procs > 1 || c->launch.procs_list[0] || c->launch.nodes > 1;
-	if (st == CT_OK && id.by == CT_LAUNCHER_NONE && several)
-		st = ct_launch(c, cli->argv, NULL);
-	else if (st == CT_OK)
-		st = run(cli, which, c, id.by == CT_LAUNCHER_NONE ? NULL : &id);
-	ct_config_destroy(c);
+		st = ct__as_rank(cli, e.cfg, ct__has_ranks(e.cfg), run, &e);
+	ct_config_destroy(e.cfg);
 	return st;
 }
