@@ -102,7 +102,7 @@ class Bench:
 
     def step_ms(self, n):
         """Forward pass, backward pass and update of the slowest of n ranks that compute at the same time."""
-        argv = ("bench", "step", *self.sets(), "--steps", self.a.steps)
+        argv = ("bench", "step", *self.sets(), "--steps", self.a.steps, "--json")
         texts = self.finish([self.start(r, *argv) for r in range(n)])
         slowest = max((json.loads(t) for t in texts), key=lambda j: j["step_ms_median"])
         return [slowest["step_ms_median"] * slowest[k] / sum(slowest[m] for m in ("data_ms", "forward_ms", "backward_ms", "optim_ms"))

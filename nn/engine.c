@@ -437,6 +437,19 @@ void ct_program_profile(ct_program *p, bool on)
 	memset(p->backward_s, 0, bytes);
 }
 
+void ct_program_trace(ct_program *p, void (*fn)(void *user, const struct ct_program_span *span), void *user)
+{
+	p->trace = fn;
+	p->trace_user = user;
+}
+
+void ct__program_add_time(ct_program *p, int node, bool backward, int64_t begin_ns, int64_t end_ns)
+{
+	(backward ? p->backward_s : p->forward_s)[node] += (double)(end_ns - begin_ns) * 1e-9;
+	if (p->trace)
+		p->trace(p->trace_user, &(struct ct_program_span){node, backward, begin_ns, end_ns});
+}
+
 bool ct_program_is_profiled(const ct_program *p)
 {
 	return p->profile;

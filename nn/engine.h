@@ -309,6 +309,16 @@ void ct_program_take_logits(const ct_program *p, int rows, const void *host, flo
  * forward and the backward pass of a node have taken since the last reset. It fails with CT_BUG if profiling is off. On an
  * asynchronous device, it waits for the posted work. While profiling is on, passes must not be recorded. */
 void ct_program_profile(ct_program *p, bool on);
+/* A part of a pass, in the time of ct_now_ns. */
+struct ct_program_span {
+	int node;
+	bool backward;
+	int64_t begin_ns, end_ns;
+};
+/* While profiling is on, passes each part of a pass to fn, in order: on the CPU when it has run, and on an asynchronous
+ * device in the next call of ct_program_times or ct_program_forward. There, a pass is taken to begin when it is posted, so
+ * wait for a pass before you post the next one. NULL: none. */
+void ct_program_trace(ct_program *p, void (*fn)(void *user, const struct ct_program_span *span), void *user);
 bool ct_program_is_profiled(const ct_program *p);
 enum ct_status ct_program_times(ct_program *p, int node, double *forward_s, double *backward_s) CT_MUST_CHECK;
 

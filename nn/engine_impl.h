@@ -67,7 +67,7 @@ struct ct_engine_ops {
 	enum ct_status (*post_logits)(ct_program *p, int node, void *host);
 	void (*take_logits)(const ct_program *p, int node, int rows, const void *host, float *out);
 	/* (optional) [default: passes add their times while they run] Waits for the passes that were posted while
-	 * p->profile was set, and adds their times to p->forward_s and p->backward_s. */
+	 * p->profile was set, and adds their times with ct__program_add_time. */
 	enum ct_status (*collect_times)(ct_program *p);
 	/* (optional) [default: the padded count identifies the layout] Writes a string that distinguishes the layout
 	 * of a parameter from every other layout that the engine may choose. It is part of the layout digest, so
@@ -150,7 +150,12 @@ struct ct_program {
 	int rows;                       /* of the last forward pass */
 	int reorders;                   /* counted only by engines that choose layouts */
 	double *forward_s, *backward_s; /* [n_nodes] */
+	void (*trace)(void *user, const struct ct_program_span *span); /* NULL: none */
+	void *trace_user;
 };
+
+/* Adds a part of a pass to the times of its node. Call only if p->profile is set. */
+void ct__program_add_time(ct_program *p, int node, bool backward, int64_t begin_ns, int64_t end_ns);
 
 /* Returns the class weights of a program's loss, in device memory, or NULL if it has none. */
 static inline const float *ct__program_class_weights(const ct_program *p)

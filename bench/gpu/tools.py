@@ -66,7 +66,7 @@ def resnet50(*more):
 
 def own_times():
     """The times of a step and, if the engine measures them, of its layers."""
-    out = program([bundle("bin", "ctrain"), "bench", "step", *resnet50(), "--steps", "2" if DRY else "20"])
+    out = program([bundle("bin", "ctrain"), "bench", "step", *resnet50(), "--steps", "2" if DRY else "20", "--json"])
     if out.returncode != 0:
         row("bench step", FAIL, note=out.stderr.strip()[-300:])
         return

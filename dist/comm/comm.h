@@ -162,6 +162,17 @@ int64_t ct_comm_seq(const ct_comm *c);
  * the thread that posts may call these functions. */
 void ct_comm_set_step(ct_comm *c, int64_t step);
 void ct_comm_set_bucket(ct_comm *c, int bucket);
+/* An operation of the flight record. */
+struct ct_comm_op {
+	const char *name; /* "allreduce" */
+	uint64_t bytes;
+	int64_t step;
+	int bucket;             /* -1: none */
+	const char *parameters; /* of the bucket; "": unknown */
+	int64_t posted_ns, done_ns; /* ct_now_ns; done_ns is when this rank noticed that it was complete, 0: not yet */
+};
+/* Passes the recorded operations of step `step` and later ones to fn, the oldest first. */
+void ct_comm_ops_since(const ct_comm *c, int64_t step, void (*fn)(void *user, const struct ct_comm_op *op), void *user);
 /* Returns the flight record as a JSON object (docs/FORMATS.md), which the caller owns. May be called from any thread. */
 ct_json *ct_comm_flight(const ct_comm *c);
 /* Sets the names of the first and the last parameter whose gradients are in this bucket of the reducer. Messages and the

@@ -200,3 +200,21 @@ void ct__flight_name(const ct_comm *c, const struct ct_flight_record *r, char *b
 	else
 		snprintf(buf, len, "%s", op);
 }
+
+void ct_comm_ops_since(const ct_comm *c, int64_t step, void (*fn)(void *user, const struct ct_comm_op *op), void *user)
+{
+	const int64_t n = atomic_load(&c->seq);
+	struct ct_flight_record r;
+
+	for (int64_t seq = n > CT_FLIGHT_RECORDS ? n - CT_FLIGHT_RECORDS : 0; seq < n; seq++) {
+		if (!ct__flight_at(c->flight, seq, &r) || r.step < step)
+			continue;
+		fn(user, &(struct ct_comm_op){.name = ct__comm_kind_name(r.kind),
+					      .bytes = r.n * ct_dtype_bytes(r.dtype),
+					      .step = r.step,
+					      .bucket = r.bucket,
+					      .parameters = ct__flight_bucket(c->flight, r.bucket),
+					      .posted_ns = r.posted_ns,
+					      .done_ns = r.done_ns});
+	}
+}

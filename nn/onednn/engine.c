@@ -240,7 +240,7 @@ static enum ct_status onednn_forward(ct_program *base, const struct ct_batch *b,
 	p->pass.metrics = m;
 	p->pass.not_finite = false;
 	CT_TRY(ct__onednn_bind_input(p, direct ? b->x : ct__onednn_at(p, own)));
-	return ct__onednn_run(p, 0, p->n_forward, base->forward_s);
+	return ct__onednn_run(p, 0, p->n_forward);
 }
 
 static enum ct_status onednn_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads)
@@ -249,7 +249,7 @@ static enum ct_status onednn_backward(ct_program *base, const struct ct_backward
 
 	p->pass.opts = opts;
 	CT_TRY(ct__onednn_bind_grads(p, grads));
-	return ct__onednn_run(p, p->n_forward, p->n_tasks, base->backward_s);
+	return ct__onednn_run(p, p->n_forward, p->n_tasks);
 }
 
 static enum ct_status onednn_read(ct_program *base, int node, bool gradient, float *out)

@@ -150,7 +150,7 @@ enum ct_status ct__ref_backward(ct_program *base, const struct ct_backward_opts 
 		int64_t start = base->profile ? ct_now_ns() : 0;
 		CT_TRY(post_backward(&op));
 		if (base->profile)
-			base->backward_s[op.id] += (double)(ct_now_ns() - start) * 1e-9;
+			ct__program_add_time(base, op.id, true, start, ct_now_ns());
 		if (node->weight >= 0)
 			CT_TRY(ct__net_slice_done(net, opts, net->slice_of[node->weight]));
 		if (node->bias >= 0)

@@ -329,7 +329,7 @@ static enum ct_status ref_forward(ct_program *base, const struct ct_batch *b, st
 		else
 			CT_TRY(post(&op, run_forward));
 		if (base->profile)
-			base->forward_s[op.id] += (double)(ct_now_ns() - start) * 1e-9;
+			ct__program_add_time(base, op.id, false, start, ct_now_ns());
 	}
 	return CT_OK;
 }

@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 
 from harness import CTRAIN, SLOW, SOURCE, USAGE, Case, main
 from test_data import png
@@ -14,7 +15,7 @@ from test_data import png
 
 class Bench(Case):
     def test_step(self):
-        j = self.run_ctrain("bench", "step", self.config(), "--steps", 3).json()
+        j = self.run_ctrain("bench", "step", self.config(), "--steps", 3, "--json").json()
         self.assertEqual((j["bench"], j["model"], j["steps"], j["allocations"]), ("step", "mlp", 3, 0))
         self.assertGreater(j["images_per_sec"], 0)
         self.assertLessEqual(j["step_ms_min"], j["step_ms_median"])
@@ -34,9 +35,70 @@ class Bench(Case):
             self.assertAlmostEqual(n["backward_gflops_per_sec"] * n["backward_ms"] * 1e6 / n["backward_flops"], 1, delta=1e-6)
         self.assertFalse([n for n in j["nodes"] if n["op"] not in ("linear", "conv2d") and "flops" in n])
 
+    def test_step_table(self):
+        """For people: the layers and their kinds, those that take the most time first."""
+        out = self.run_ctrain("bench", "step", self.config(), "--steps", 3).out
+        self.assertRegex(out, r"mlp on .*, batch 48 per rank, 1 rank\nstep [0-9.]+ ms \(median of 3, ")
+        layers, kinds = (part.splitlines() for part in out.split("\n\n")[1:3])
+        self.assertRegex(layers[0], r"layer +forward ms +backward ms +share +GFLOP/s")
+        self.assertEqual(sorted(row.split()[0] for row in layers[1:]), sorted(n["name"] for n in self.run_ctrain(
+            "bench", "step", self.config(), "--steps", 3, "--json").json()["nodes"]))
+        self.assertIn("linear", [row.split()[0] for row in kinds[1:]])
+        for table in (layers, kinds):
+            times = [sum(map(float, row.split()[1:3])) for row in table[1:]]
+            self.assertEqual(times, sorted(times, reverse=True), out)
+
+    def test_step_trace(self):
+        """The trace has what Perfetto needs, and every rank with its steps, phases, layers and buckets."""
+        path = self.path("trace.json")
+        begin = time.monotonic()
+        out = self.run_ctrain("bench", "step", self.config(), "--steps", 3, "--procs", 2, "--trace", path, "dist.bucket_mib=0.01", "dist.first_bucket_mib=0.01").out
+        most_us = 1e6 * (time.monotonic() - begin)
+        self.assertIn(path, out)
+        self.assertIn("2 ranks", out)
+        with open(path, encoding="utf-8") as f:
+            trace = json.load(f)
+        tracks, spans = {}, {}
+        for e in trace["traceEvents"]:
+            self.assertIn(e["pid"], (0, 1))
+            self.assertIsInstance(e["tid"], int)
+            if e["ph"] == "M":
+                tracks.setdefault(e["pid"], {})[e["tid"]] = e["args"].get("name") or tracks[e["pid"]][e["tid"]]
+                continue
+            self.assertEqual(e["ph"], "X")
+            self.assertTrue(e["name"] and e["cat"], e)
+            self.assertGreaterEqual(min(e["ts"], e["dur"]), 0, e)
+            spans.setdefault((e["pid"], tracks[e["pid"]][e["tid"]]), []).append(e)
+        for rank in (0, 1):
+            self.assertRegex(tracks[rank][0], f"^rank {rank} on ")
+            steps, phases, layers = (spans[rank, name] for name in ("steps", "phases", "layers"))
+            self.assertEqual([e["name"] for e in steps], ["step 1", "step 2", "step 3"])
+            for e in steps:  # microseconds, not nanoseconds or milliseconds
+                self.assertGreater(e["dur"], 5)
+                self.assertLess(e["ts"] + e["dur"], most_us)
+            self.assertEqual([e["name"] for e in phases], 3 * ["wait for data", "forward", "backward", "wait for communication", "update"])
+            self.assertLessEqual({("fc1", "forward"), ("fc1 (backward)", "backward"), ("fc2", "forward")}, {(e["name"], e["cat"]) for e in layers})
+            buckets = [name for pid, name in spans if pid == rank and name.startswith("bucket ")]
+            self.assertGreater(len(buckets), 1)
+            for name in buckets:
+                self.assertEqual([e["args"]["step"] for e in spans[rank, name]], [1, 2, 3])
+            # Spans of a track do not overlap, and those of a step are within it (times are rounded to 1 ns).
+            for name in ("steps", "phases", "layers", *buckets):
+                track = sorted(spans[rank, name], key=lambda e: e["ts"])
+                for a, b in zip(track, track[1:]):
+                    self.assertLessEqual(a["ts"] + a["dur"], b["ts"] + 0.002, name)
+                for e in track:
+                    step = steps[e["args"]["step"] - 1]
+                    self.assertGreaterEqual(e["ts"] + 0.002, step["ts"], e)
+                    self.assertLessEqual(e["ts"] + e["dur"], step["ts"] + step["dur"] + 0.002, e)
+        # An all-reduce cannot be done on a rank before the other rank has begun it.
+        for name in buckets:
+            for a, b in zip(spans[0, name], spans[1, name]):
+                self.assertLessEqual(max(a["ts"], b["ts"]), min(a["ts"] + a["dur"], b["ts"] + b["dur"]) + 1000, name)
+
     def test_step_of_growing_images(self):
         """The first size throughout. Epochs have two steps: the seventh begins among those that are profiled."""
-        j = self.run_ctrain("bench", "step", shards_of(self), "data.train.size=[[0,16],[6,32]]", "--steps", 5).json()
+        j = self.run_ctrain("bench", "step", shards_of(self), "data.train.size=[[0,16],[6,32]]", "--steps", 5, "--json").json()
         conv = next(n for n in j["nodes"] if n["name"] == "conv1")
         self.assertEqual(conv["flops"], 8 * 2 * 27 * 64 * 16 * 16)
         self.assertGreater(conv["forward_ms"], 0)

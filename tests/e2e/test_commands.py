@@ -335,7 +335,7 @@ class BenchStep(Case):
     def test_allocations_and_medians(self):
         """The program of an epoch's smaller last batch is not an allocation of a step; phases are medians, as the step is."""
         config = self.config(TINY.replace("procs: 2", "procs: 1"))
-        j = self.run_ctrain("bench", "step", config, "--steps", 63).json()  # 21 steps an epoch, the last one of 40 rows
+        j = self.run_ctrain("bench", "step", config, "--steps", 63, "--json").json()  # 21 steps an epoch, the last one of 40 rows
         self.assertEqual((j["allocations"], j["loader_allocations"]), (0, 0))
         parts = sum(j[key] for key in ("data_ms", "forward_ms", "backward_ms", "optim_ms"))
         self.assertLess(parts, 1.5 * j["step_ms_median"])

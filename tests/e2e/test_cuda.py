@@ -134,7 +134,7 @@ class Cuda(Case):
         for steps in (1, 4):
             with self.subTest(steps=steps):
                 j = self.run_ctrain("bench", "step", self.config(), "--steps", 10, "device=cuda", *SMALL, *SETS["residual"], "data.n_train=640",
-                                    f"train.graph_steps={steps}", env={"CTRAIN_CUDA_LIBS": SOFT}).json()
+                                    f"train.graph_steps={steps}", "--json", "--trace", self.path("trace.json"), env={"CTRAIN_CUDA_LIBS": SOFT}).json()
                 self.assertEqual((j["steps"], j["allocations"]), (10 if steps == 1 else 12, 0))
                 for key in ("step_ms_median", "forward_ms", "backward_ms", "optim_ms", "images_per_sec"):
                     self.assertGreater(j[key], 0, key)
@@ -142,6 +142,16 @@ class Cuda(Case):
                     if node["op"] in ("conv2d", "linear", "batch_norm"):
                         self.assertGreater(node["forward_ms"], 0, node)
                         self.assertGreater(node["backward_ms"], 0, node)
+                with open(self.path("trace.json"), encoding="utf-8") as f:
+                    spans = [e for e in json.load(f)["traceEvents"] if e["ph"] == "X"]
+                names = {n["name"] for n in j["nodes"] if n["op"] in ("conv2d", "linear")}
+                for k in (1, 2, 3):
+                    step = next(e for e in spans if e["name"] == f"step {k}")
+                    forward = {e["name"] for e in spans if e["cat"] == "forward" and e["args"]["step"] == k}
+                    self.assertLessEqual(names, forward)
+                    for e in spans:
+                        if e["cat"] in ("forward", "backward") and e["args"]["step"] == k:
+                            self.assertGreaterEqual(e["ts"], step["ts"] - 0.002)
 
     def test_precisions(self):
         """Other results than fp32's, but close to them."""

@@ -28,6 +28,7 @@ struct ct_cli {
 	const char *assume, *simulate, *step_ms, *link_intra, *link_inter, *allreduce;
 	const char *gpus, *cpus, *time, *partition, *account, *mem, *array;
 	const char *filter, *sort;
+	const char *trace;
 	bool report, json, jsonl, csv, origins, seekable, force, submit, verbose, yes, dry_run, no_measure;
 	int argc; /* the complete command line, which is passed to the workers */
 	char **argv;

@@ -23,6 +23,7 @@ enum {
 	CT_OPT_RANK = 1 << 14, /* the identity of a process that another launcher has started */
 	CT_OPT_SLURM = 1 << 15,
 	CT_OPT_REMOTE = 1 << 16,
+	CT_OPT_TRACE = 1 << 24,
 	CT_OPT_RUNS = 1 << 19,  /* --filter, --sort */
 	CT_OPT_CLEAN = 1 << 20, /* --yes, --dry-run */
 	CT_OPT_NOTES =

@@ -78,7 +78,7 @@ static enum ct_status measure(struct simulation *m, int64_t steps, struct ct_sim
 	enum ct_status st;
 
 	CT_TRY_GOTO(ct_session_create(m->cfg, NULL, true, &s), st, out);
-	CT_TRY_GOTO(ct__step_bench(&s, steps, &b), st, out);
+	CT_TRY_GOTO(ct__step_bench(&s, steps, NULL, &b), st, out);
 	m->measured_ms = b.step_ms;
 	w->backward_s = b.backward_ms * 1e-3 / s.plan.accumulate;
 	w->optim_s = b.optim_ms * 1e-3;

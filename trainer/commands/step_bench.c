@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "trainer/loop/step.h"
 
 static int compare_i64(const void *a, const void *b)
 {
@@ -26,12 +25,12 @@ static enum ct_status run_steps(ct_stepper *p, uint64_t first, int n, double lr,
 	return CT_OK;
 }
 
-enum { STEP, DATA, FORWARD, BACKWARD, OPTIM, N_PHASES };
+enum { STEP, DATA, FORWARD, BACKWARD, EXPOSED, OPTIM, N_PHASES };
 
 /* Stores the times of step i, in nanoseconds, in ns [N_PHASES, steps]. */
 static void note_times(int64_t *ns, int64_t steps, int64_t i, int64_t step_ns, const struct ct_step_times *t)
 {
-	const int64_t all[N_PHASES] = {step_ns, t->data_ns, t->forward_ns, t->backward_ns, t->optim_ns};
+	const int64_t all[N_PHASES] = {step_ns, t->data_ns, t->forward_ns, t->backward_ns, t->exposed_ns, t->optim_ns};
 
 	for (int k = 0; k < N_PHASES; k++)
 		ns[k * steps + i] = all[k];
@@ -89,21 +88,28 @@ static enum ct_status measure(const struct ct_session *s, ct_stepper *p, int64_t
 
 /* Measures the nodes in up to 20 steps. Only full batches are counted, because the smaller last batch of an epoch has
  * its own program. */
-static enum ct_status profile(const struct ct_session *s, ct_stepper *p, uint64_t first, int64_t steps, int64_t *n_full)
+static enum ct_status profile(const struct ct_session *s, ct_stepper *p, uint64_t first, int64_t steps,
+			      struct ct__step_trace *trace, int64_t *n_full)
 {
 	const int64_t most = steps < 20 ? steps : 20;
 	struct ct_step_result r;
 
 	ct_program_profile(s->full, true);
 	for (int64_t i = 0; i < most; i++) {
+		const bool traced = trace && i < CT__TRACE_STEPS;
+
+		if (traced)
+			CT_TRY(ct__trace_begin(trace, p, first + (uint64_t)i));
 		CT_TRY(run_steps(p, first + (uint64_t)i, 1, 0, &r));
+		if (traced)
+			CT_TRY(ct__trace_end(trace, p));
 		*n_full += r.n_own == s->plan.per_rank;
 	}
 	return CT_OK;
 }
 
 static enum ct_status bench(struct ct_session *s, int64_t steps, int64_t warmup, double seconds, bool profiled,
-			    struct ct__step_bench *out)
+			    struct ct__step_trace *trace, struct ct__step_bench *out)
 {
 	ct_stepper *p = NULL;
 	int64_t *ns = NULL, n = 0;
@@ -123,13 +129,14 @@ static enum ct_status bench(struct ct_session *s, int64_t steps, int64_t warmup,
 	CT_TRY_GOTO(ns ? CT_OK : CT_NOMEM, st, out);
 	CT_TRY_GOTO(measure(s, p, warmup, steps, seconds, ns, &n, &made), st, out);
 	if (profiled)
-		CT_TRY_GOTO(profile(s, p, (uint64_t)(warmup + steps), steps, &out->profiled), st, out);
+		CT_TRY_GOTO(profile(s, p, (uint64_t)(warmup + steps), steps, trace, &out->profiled), st, out);
 	out->steps = n;
 	out->step_ms = median_ms(ns, steps, n, STEP);
 	out->step_min_ms = (double)ns[0] * 1e-6;
 	out->data_ms = median_ms(ns, steps, n, DATA);
 	out->forward_ms = median_ms(ns, steps, n, FORWARD);
 	out->backward_ms = median_ms(ns, steps, n, BACKWARD);
+	out->exposed_ms = median_ms(ns, steps, n, EXPOSED);
 	out->optim_ms = median_ms(ns, steps, n, OPTIM);
 	out->allocations = made.steps;
 	out->loader_allocations = made.all - made.steps - made.preparing;
@@ -139,12 +146,13 @@ out:
 	return st;
 }
 
-enum ct_status ct__step_bench(struct ct_session *s, int64_t steps, struct ct__step_bench *out)
+enum ct_status ct__step_bench(struct ct_session *s, int64_t steps, struct ct__step_trace *trace,
+			      struct ct__step_bench *out)
 {
-	return bench(s, steps, 5, INFINITY, true, out);
+	return bench(s, steps, 5, INFINITY, true, trace, out);
 }
 
 enum ct_status ct__step_bench_for(struct ct_session *s, double seconds, struct ct__step_bench *out)
 {
-	return bench(s, 20, 1, seconds, false, out);
+	return bench(s, 20, 1, seconds, false, NULL, out);
 }

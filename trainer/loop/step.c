@@ -186,6 +186,12 @@ uint64_t ct_stepper_replayed(const ct_stepper *p)
 	return p->n_replayed;
 }
 
+void ct_stepper_on_phase(ct_stepper *p, ct_phase_fn fn, void *user)
+{
+	p->on_phase = fn;
+	p->phase_user = user;
+}
+
 void ct_stepper_loader_stats(ct_stepper *p, struct ct_loader_stats *out)
 {
 	ct_loader_stats(p->loader, out);
@@ -291,6 +297,8 @@ enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 	CT_TRY(wait_done(p, slot));
 	p->taken++;
 	CT_TRY(read_clock(slot, &slot->result.times));
+	if (p->on_phase && slot->head == slot)
+		CT_TRY(ct_step_clock_each(&slot->clock, p->on_phase, p->phase_user));
 	*out = slot->result;
 	out->same_end = slot->n_same_end;
 	out->loss_sum = (double)slot->down[CT_SCALAR_LOSS];

@@ -73,6 +73,9 @@ int ct_stepper_group(const ct_stepper *p);   /* number of steps that are posted 
 int ct_stepper_pending(const ct_stepper *p); /* number of posted steps whose results have not been taken */
 /* Returns the number of steps that were posted by posting the recording of earlier steps. */
 uint64_t ct_stepper_replayed(const ct_stepper *p);
+/* From now on, ct_stepper_take passes the phases of a step to fn, unless the step was posted as a part of a recording. NULL:
+ * none. */
+void ct_stepper_on_phase(ct_stepper *p, ct_phase_fn fn, void *user);
 /* Statistics of the loader since ct_stepper_create. */
 void ct_stepper_loader_stats(ct_stepper *p, struct ct_loader_stats *out);
 

@@ -72,14 +72,28 @@ void ct_step_clock_repeat(struct ct_step_clock *c)
 		c->marks[c->n++].phase = c->kept[i];
 }
 
-enum ct_status ct_step_clock_read(const struct ct_step_clock *c, struct ct_step_times *out)
+enum ct_status ct_step_clock_each(const struct ct_step_clock *c, ct_phase_fn fn, void *user)
 {
-	int64_t by_phase[CT_PHASE_NONE + 1] = {0}, ns;
+	int64_t at_ns = 0, ns;
 
 	for (int i = 1; i < c->n; i++) {
 		CT_TRY(ct_event_elapsed(c->marks[i - 1].event, c->marks[i].event, &ns));
-		by_phase[c->marks[i].phase] += ns;
+		fn(user, c->marks[i].phase, at_ns, at_ns + ns);
+		at_ns += ns;
 	}
+	return CT_OK;
+}
+
+static void add_phase(void *by_phase, enum ct_phase phase, int64_t begin_ns, int64_t end_ns)
+{
+	((int64_t *)by_phase)[phase] += end_ns - begin_ns;
+}
+
+enum ct_status ct_step_clock_read(const struct ct_step_clock *c, struct ct_step_times *out)
+{
+	int64_t by_phase[CT_PHASE_NONE + 1] = {0};
+
+	CT_TRY(ct_step_clock_each(c, add_phase, by_phase));
 	*out = (struct ct_step_times){.data_ns = by_phase[CT_PHASE_DATA],
 				      .forward_ns = by_phase[CT_PHASE_FORWARD],
 				      .backward_ns = by_phase[CT_PHASE_BACKWARD],

@@ -77,6 +77,8 @@ struct ct_stepper {
 	uint64_t n_programs; /* ct_net_programs_made when the recordings were made */
 	uint64_t weights;    /* generation of the parameters after the last posted step */
 	uint64_t n_replayed;
+	ct_phase_fn on_phase; /* NULL: none */
+	void *phase_user;
 };
 
 /* step.c */

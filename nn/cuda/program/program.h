@@ -167,6 +167,7 @@ struct cuda_program {
 	uint64_t first_row; /* `first` of the batch of the last forward pass */
 	size_t n_run;       /* number of tasks posted since the start of the last forward pass */
 	ct_event **marks;   /* [n_tasks + 2] of run/profile.c; NULL before the first measured pass */
+	int64_t posted_ns[2]; /* when the measured forward and backward pass were posted */
 	size_t n_marked;    /* number of measured tasks whose times have not been collected */
 	/* Evaluation: the arenas' generations of the parameters and statistics that have been folded into weights; 0: none. */
 	uint64_t folded_params, folded_buffers;

@@ -30,6 +30,7 @@ enum ct_status ct__cuda_profile_begin(struct cuda_program *p, bool backward)
 	if (!backward)
 		CT_TRY(ct__cuda_profile_collect(&p->base));
 	CT_TRY(need_marks(p));
+	p->posted_ns[backward] = ct_now_ns();
 	return ct_event_record(p->marks[backward ? p->n_forward + 1 : 0], p->base.net->engine->stream);
 }
 
@@ -45,6 +46,7 @@ enum ct_status ct__cuda_profile_collect(ct_program *base)
 {
 	struct cuda_program *p = (struct cuda_program *)base;
 	const size_t n = p->n_marked;
+	int64_t at_ns = 0;
 
 	p->n_marked = 0;
 	if (n == 0)
@@ -52,11 +54,14 @@ enum ct_status ct__cuda_profile_collect(ct_program *base)
 	CT_TRY(ct_event_wait(p->marks[mark_after(p, n - 1)], CT_FOREVER));
 	for (size_t i = 0; i < n; i++) {
 		const size_t end = mark_after(p, i);
-		double *seconds = i < p->n_forward ? base->forward_s : base->backward_s;
+		const bool backward = i >= p->n_forward;
 		int64_t ns;
 
 		CT_TRY(ct_event_elapsed(p->marks[end - 1], p->marks[end], &ns));
-		seconds[p->tasks[i].node] += (double)ns * 1e-9;
+		if (i == 0 || i == p->n_forward)
+			at_ns = p->posted_ns[backward];
+		ct__program_add_time(base, p->tasks[i].node, backward, at_ns, at_ns + ns);
+		at_ns += ns;
 	}
 	return CT_OK;
 }

@@ -186,8 +186,10 @@ static enum ct_status run_task(struct onednn_program *p, const struct onednn_tas
 	return CT_OK;
 }
 
-enum ct_status ct__onednn_run(struct onednn_program *p, int begin, int end, double *seconds)
+enum ct_status ct__onednn_run(struct onednn_program *p, int begin, int end)
 {
+	const bool backward = begin > 0;
+
 	ct_parallel_use_threads(p->base.net->engine->threads);
 	for (int i = (int)begin; i < (int)end; i++) {
 		const struct onednn_task *t = &p->tasks[i];
@@ -196,7 +198,7 @@ enum ct_status ct__onednn_run(struct onednn_program *p, int begin, int end, doub
 		int64_t start = p->base.profile ? ct_now_ns() : 0;
 		CT_TRY(run_task(p, t));
 		if (p->base.profile && t->kind != ONEDNN_SLICE_DONE) /* its time is spent in communication */
-			seconds[t->node] += ct_seconds_since(start);
+			ct__program_add_time(&p->base, t->node, backward, start, ct_now_ns());
 	}
 	p->pass.tasks_done = end;
 	return CT_OK;

@@ -4,7 +4,7 @@
 
 #include "nn/onednn/program/program.h"
 
-/* Runs the tasks with indices `begin` to `end` - 1. If profiling is on, adds the time of each task to seconds[node]. */
-enum ct_status ct__onednn_run(struct onednn_program *p, int begin, int end, double *seconds) CT_MUST_CHECK;
+/* Runs the tasks with indices `begin` to `end` - 1. `begin` is 0 for the forward pass. */
+enum ct_status ct__onednn_run(struct onednn_program *p, int begin, int end) CT_MUST_CHECK;
 
 #endif
