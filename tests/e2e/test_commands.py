@@ -1,6 +1,7 @@
 """What a newcomer types first: commands that must protect data, name mistakes and say what they did."""
 
 import gzip
+import json
 import os
 import re
 import resource
@@ -13,6 +14,7 @@ import time
 import unittest
 import zlib
 
+from test_data import png
 from harness import DATA, IO, NUMERIC, OK, TINY, USAGE, Case, die_with_parent, main, read_text
 
 
@@ -378,6 +380,77 @@ class Words(Case):
             self.assertEqual(len(re.findall(rf"warn [^\n]*d/{split}: [^\n]*empty", r.err)), 1, r.err)
             for rank in (0, 1):
                 self.assertRegex(read_text(self.path("run", "log", f"rank-0000{rank}.log")), rf"d/{split}: [^\n]*empty")
+
+
+class NotFinite(Case):
+    """The report after a loss that is not finite names the layer, the rank and the samples."""
+
+    def report(self, *sets, run, config=None):
+        r = self.train("optim.lr=1000", *sets, run=run, config=config, expect=NUMERIC)
+        with open(self.path(run, "nan.json"), encoding="utf-8") as f:
+            return r, json.load(f)
+
+    def test_output_of_a_layer(self):
+        """Every number is that of the failed step. Samples of one rank are those of two."""
+        images = self.config(TINY.replace("{name: synthetic, n_train: 1000, n_val: 230, shape: [1, 12, 12]}",
+                                          "{name: imagefolder, dir: %s, train: {path: ., size: 12}, val: none}" % self.path("src")), "images.yaml")
+        for i in range(96):
+            self.write(f"src/c{i % 3}/{i:03d}.png", png(12, 12, i))
+        reports = {}
+        for procs in (1, 2):
+            r, j = self.report("--procs", procs, "train.epochs=9", run=f"run{procs}", config=images)
+            reports[procs] = j
+            step = j["step"]
+            self.assertEqual((j["v"], j["epoch"], j["first"], j["op"], j["rank"]), (1, (step - 1) // 2, "activation", "linear", 0))
+            said = rf"at step {step} .*; the first values that are not finite are in the output of layer {j['layer']} \(linear\)"
+            said += r" on rank 0" if procs > 1 else ""
+            self.assert_last_says(r, said + rf": {j['not_finite']} of {j['values']} values", r"hint: .*nan\.json")
+            self.assertGreater(j["not_finite"], 0)
+            self.assertEqual(j["values"] % (48 // procs), 0)
+            # The layers before it are finite and grow; the weights are finite.
+            self.assertEqual([layer["not_finite"] for layer in j["layers"]], [0] * (len(j["layers"]) - 1) + [j["not_finite"]])
+            self.assertEqual(j["layers"][-1]["name"], j["layer"])
+            self.assertEqual([w["not_finite"] for w in j["weights"]], [0] * len(j["weights"]))
+            logged = self.metrics(f"run{procs}", "step")
+            self.assertEqual([m["step"] for m in j["last_steps"]], list(range(1, step)))
+            for a, b in zip(j["last_steps"], logged):
+                self.assertEqual([a[k] for k in ("step", "loss", "lr", "grad_norm", "weight_norm")],
+                                 [b[k] for k in ("step", "loss", "lr", "grad_norm", "weight_norm")])
+            samples = [s["sample"] for s in j["samples"]]
+            self.assertEqual(len(set(samples)), 48 // procs)
+            for s in j["samples"]:
+                self.assertIn("src/c", s["where"])
+            for i in j["suspicious_samples"]:
+                self.assertIn(i, samples)
+                self.assertRegex(r.err, rf"{i} \(c\d/\d+\.png\)")
+            if j["suspicious_samples"]:
+                command = re.search(r"`ctrain (data show [^`]*)`", r.err)[1].split()
+                self.assertEqual(command[3:], [str(i) for i in j["suspicious_samples"]])
+                self.run_ctrain(*command, "--out", self.path("grid.png"))
+            line, = self.metrics(f"run{procs}", "nan")
+            self.assertEqual([line[k] for k in ("step", "layer", "rank", "message")], [j[k] for k in ("step", "layer", "rank", "message")])
+            self.assertIn("The loss or the gradient is not finite: " + j["message"], read_text(self.path(f"run{procs}", "report.html")))
+        self.assertTrue(reports[1]["suspicious_samples"])
+        self.assertEqual(reports[2]["samples"], reports[1]["samples"][:24])
+        # The file is that of the last failure only.
+        self.train("train.resume=never", "optim.lr=0.01", "train.max_steps=1", run="run1", config=images)
+        self.assertFalse(os.path.exists(self.path("run1", "nan.json")))
+
+    def test_statistics_of_a_batch_norm(self):
+        """A variance that is out of range makes the results of a norm 0: only its statistics show which layer it is."""
+        sets = ("model.name=resnet20", "data.shape=[3,16,16]", "data.n_train=192", "data.val=none")
+        for bn in ("local", "sync"):
+            _, j = self.report(*sets, f"model.bn={bn}", run=bn)
+            self.assertEqual((j["first"], j["op"]), ("statistics", "batch_norm"))
+            self.assertEqual([layer["not_finite"] for layer in j["layers"]], [0] * len(j["layers"]))
+
+    def test_sum_of_the_ranks(self):
+        """The gradients of each rank are finite, but their sum in fp16 is not. A pipeline has only the last steps."""
+        r, j = self.report("dist.reduce_dtype=fp16", run="sum")
+        self.assert_last_says(r, "all values of each rank are finite, but the sum of their gradients is not")
+        r, j = self.report("launch.pipeline=2", "train.accumulate=2", run="pipeline")
+        self.assertEqual([m["step"] for m in j["last_steps"]], list(range(1, j["step"])))
+        self.assertNotIn("layer", j)
 
 
 class Evaluate(Case):

@@ -11,6 +11,7 @@
 #include "trainer/launch/launch_env.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/loop/fine_tuning.h"
+#include "trainer/loop/nan_report.h"
 #include "trainer/plan/cpus.h"
 #include "trainer/plan/devices.h"
 #include "trainer/report/version.h"
@@ -241,6 +242,7 @@ enum ct_status ct_outputs_open(struct ct_session *s, ct_metrics_log **m)
 	CT_TRY(check_space(s));
 	CT_TRY(write_config(s));
 	CT_TRY(write_classes(s));
+	CT_TRY(ct_nan_report_remove(s->run_dir));
 	CT_TRY(ct_metrics_open(s->run_dir, s->state.step, s->cfg->log.tensorboard, s->console, m));
 	if (getenv(CT_ENV_RESTART_LINE))
 		CT_TRY(ct_metrics_restart(*m, getenv(CT_ENV_RESTART_LINE), s->state.step));

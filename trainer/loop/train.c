@@ -13,6 +13,7 @@
 #include "trainer/loop/epoch_times.h"
 #include "trainer/loop/hooks.h"
 #include "trainer/loop/meter.h"
+#include "trainer/loop/nan_report.h"
 #include "trainer/loop/outcome.h"
 #include "trainer/loop/patience.h"
 #include "trainer/loop/replica_check.h"
@@ -32,6 +33,7 @@ struct loop {
 	struct ct_whole whole;            /* rank 0 of a pipeline: the values in the last checkpoint */
 	struct ct_checkpoint_guard guard; /* the lock of the run directory, which saves check */
 	struct ct_meter meter;
+	struct ct_nan_history history;
 	int signals;
 	int64_t last_save_ns;
 	uint64_t eval_steps, save_steps; /* 0 if not limited by the number of steps */
@@ -258,7 +260,9 @@ static enum ct_status take_step(struct loop *l)
 	struct ct_step_result r;
 	CT_TRY(ct_stepper_take(l->stepper, &r));
 	l->loss = r.loss_sum / (double)r.n_global;
-	CT_TRY(ct_outcome_check(s, &r));
+	if (ct_outcome_check(s, &r) < 0)
+		return ct_nan_report(s, l->stepper, &l->history, &r, l->metrics);
+	ct_nan_note(&l->history, &r);
 	ct_outcome_note_scale(s, l->metrics, &r);
 	ct_failpoint("step");
 	ct_meter_add(&l->meter, &r);

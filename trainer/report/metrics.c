@@ -117,6 +117,11 @@ enum ct_status ct_metrics_straggler(ct_metrics_log *m, ct_json *fields)
 	return put_fields(m, "straggler", fields);
 }
 
+enum ct_status ct_metrics_nan(ct_metrics_log *m, ct_json *fields)
+{
+	return put_fields(m, "nan", fields);
+}
+
 enum ct_status ct_metrics_restart(ct_metrics_log *m, const char *fields, uint64_t step)
 {
 	ct_json *j;

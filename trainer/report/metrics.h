@@ -73,8 +73,9 @@ void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double 
 /* Redraws the live line at most 10 times a second. Does nothing on a plain console. It is cheap enough to be called in
  * each step, and allocates nothing. */
 void ct_metrics_progress(ct_metrics_log *m, const struct ct_progress *p);
-/* Writes a line of the kind "straggler". Takes fields. */
+/* Write a line of the kind "straggler" or "nan". Take fields. */
 enum ct_status ct_metrics_straggler(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
+enum ct_status ct_metrics_nan(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
 /* Prints a line of text above the live line, such as the start banner, on the console only. */
 void ct_metrics_say(ct_metrics_log *m, const char *fmt, ...) CT_PRINTF(2, 3);
 

@@ -35,6 +35,10 @@ static bool describe(const ct_json *line, struct ct_str *out, const char **class
 		ct_str_addf(out, "Rank %.0f on %s was late by %.3g ms per step (%s)", ct_line_f64(line, "rank"),
 			    ct_line_str(line, "host", "?"), ct_line_f64(line, "late_ms"),
 			    ct_line_str(line, "phase", "?"));
+	} else if (strcmp(kind, "nan") == 0) {
+		*class = "bad";
+		ct_str_addf(out, "The loss or the gradient is not finite%s%s (nan.json has details)",
+			    ct_line_str(line, "message", NULL) ? ": " : "", ct_line_str(line, "message", ""));
 	} else if (strcmp(kind, "checkpoint") == 0) {
 		ct_str_addf(out, "Checkpoint of %.4g MB in ", ct_line_f64(line, "bytes") * 1e-6);
 		add_seconds(out, ct_line_f64(line, "seconds"));
