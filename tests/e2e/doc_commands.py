@@ -31,11 +31,11 @@ SKIPPED = {
     ("docs/FINETUNING.md", "bench/finetune.py"): "needs PyTorch and CIFAR-10",
     ("docs/MODELS.md", "ctrain configs/resnet50_imagenet.yaml model.weights"):
         "trains ResNet-50 on ImageNet for 90 epochs; tests/e2e/test_torchvision.py starts from weights of torchvision",
-    ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model convnet"): "needs PyTorch",
+    ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model convnet"): "needs PyTorch; tests/e2e/test_bench.py runs it with a stand-in",
     ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model mlp"): "needs PyTorch",
     ("docs/PERFORMANCE.md", "bench/vs_pytorch.py --model resnet18_cifar"): "needs PyTorch",
     ("docs/SLURM.md", "sbatch mnist_ddp.sbatch"): "needs Slurm; tests/e2e/test_slurm.py runs a cluster",
-    ("docs/SLURM.md", "ctrain slurm status"): "needs Slurm",
+    ("docs/SLURM.md", "ctrain slurm status"): "needs Slurm; tests/e2e/test_slurm.py",
     ("docs/SLURM.md", "srun ctrain CONFIG.yaml"): "needs Slurm",
     ("docs/SLURM.md", "if [ $? -eq 75 ]"): "needs Slurm",
     ("docs/TWO_NODES.md", "ctrain doctor configs/mnist_ddp.yaml --nodes 2 --node-rank 0"): "needs two hosts; see docs/DOCTOR.md",

@@ -144,16 +144,6 @@ class Lazy(Case):
         self.assertEqual(said[0], said[1])
 
 
-    def test_killed_in_synchronized_batch_norm(self):
-        """The other rank waits in a collective of the forward pass: on the host with cpu, in posted work with lazy."""
-        for device in ("cpu", "lazy"):
-            for rank in (0, 1):
-                with self.subTest(device=device, killed=rank):
-                    p = self.start_training("train.engine=ref", "model.name=layers", NET, "model.bn=sync", f"device={device}",
-                                            run=f"{device}-{rank}", env={"CTRAIN_FAILPOINT": f"step:7@{rank}=stop"})
-                    self.kill_stopped(rank, p, f"{device}-{rank}", (1 - rank,), "run the same command again")
-
-
 class Background(Case):
     def test_killed_at_random_times(self):
         """Saves at every step in a thread; whatever is killed, what is stored is valid and the end is the same."""
