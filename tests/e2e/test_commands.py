@@ -478,6 +478,19 @@ class Evaluate(Case):
         self.assert_last_says(r, "is already a checkpoint")
 
 
+class Dump(Case):
+    def test_normalization(self):
+        """The mean and the standard deviation that are in effect are shown as comments: the dump loads to the same config."""
+        for sets, mean, std in ((["data.name=mnist"], "0.1307", "0.3081"), (["data.name=imagefolder"], "0.485, 0.456, 0.406", "0.229, 0.224, 0.225")):
+            for origins, before in (([], "  # "), (["--origins"], "  # default, ")):
+                text = self.run_ctrain("config", "dump", self.config("model: {name: resnet18}\ntrain: {epochs: 1}\n"), *sets, *origins).out
+                self.assertIn(f"  mean: []{before}in effect: [{mean}]\n  std: []{before}in effect: [{std}]\n", text)
+                again = self.run_ctrain("config", "dump", self.config(text, "again.yaml")).out
+                self.assertEqual(re.sub("  #.*", "", again), re.sub("  #.*", "", text))
+        text = self.run_ctrain("config", "dump", self.config(), "data.mean=[0.5]", "data.std=[0.5]").out
+        self.assertIn("  mean: [0.5]\n  std: [0.5]\n", text)
+
+
 class BugReport(Case):
     def test_report_of_a_run(self):
         """The report has what a developer asks for, and no secrets."""

@@ -92,14 +92,49 @@ enum ct_status ct_cmd_check(const struct ct_cli *cli)
 	return deliver(cli, &text, st == CT_OK ? ct_str_status(&text) : st);
 }
 
+static void add_values(struct ct_str *out, const float *v, int n)
+{
+	for (int i = 0; i < n; i++)
+		ct_str_addf(out, "%s%g", i > 0 ? ", " : "in effect: [", (double)v[i]);
+	ct_str_add(out, "]");
+}
+
+/* Copies the dump, and adds the normalization that is in effect to data.mean and data.std if they are not set: it depends
+ * on the data set. The values are comments, so that the dump loads to the same config. */
+static void add_normalization(const struct ct_dataset_info *info, const char *dump, struct ct_str *out)
+{
+	static const char mean[] = "  mean: []", std[] = "  std: []";
+	const bool known = info->kind != CT_SAMPLE_F32 && info->c > 0;
+
+	for (const char *line = dump, *end; *line; line = end + (*end == '\n')) {
+		const bool is_mean = strncmp(line, mean, strlen(mean)) == 0, is_std = strncmp(line, std, strlen(std)) == 0;
+
+		end = line + strcspn(line, "\n");
+		ct_str_add_bytes(out, line, (size_t)(end - line));
+		if (known && (is_mean || is_std)) {
+			ct_str_add(out, memchr(line, '#', (size_t)(end - line)) ? ", " : "  # ");
+			add_values(out, is_mean ? info->mean : info->std, info->c);
+		}
+		ct_str_add(out, "\n");
+	}
+}
+
 enum ct_status ct_cmd_config_dump(const struct ct_cli *cli)
 {
 	struct ct_config *c;
-	struct ct_str text = {0};
+	struct ct_dataset_info info;
+	struct ct_str dump = {0}, text = {0};
 	enum ct_status st;
 
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
-	st = ct_config_dump(c, cli->origins, &text);
+	st = ct_config_dump(c, cli->origins, &dump);
+	if (st == CT_OK && ct_plan_known_data(c, &info) < 0) {
+		ct_error_clear(); /* damaged files: a dump needs no data */
+		info = (struct ct_dataset_info){0};
+	}
+	if (st == CT_OK)
+		add_normalization(&info, ct_str_text(&dump), &text);
+	ct_str_release(&dump);
 	ct_config_destroy(c);
 	return deliver(cli, &text, st);
 }

@@ -116,6 +116,8 @@ enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const
  * shape is stored only in the data files (idx). If the number of classes is stored only in the data files,
  * out->n_classes is 2, or 0 if model.layers determines it (nn/models/model.h). */
 enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset_info *out) CT_MUST_CHECK;
+/* Does the same, and adds what the headers of existing data files contain. Reads no samples. */
+enum ct_status ct_plan_known_data(const struct ct_config *c, struct ct_dataset_info *out) CT_MUST_CHECK;
 /* Checks that the network can be built, before the data is opened. Fails with CT_CONFIG and the location in the config,
  * or with CT_DATA if data files exist and the shape in their headers differs from that in the config. */
 enum ct_status ct_plan_check_model(const struct ct_config *c) CT_MUST_CHECK;

@@ -283,14 +283,19 @@ static enum ct_status peek(const struct ct_config *c, bool train, struct ct_data
 	return CT_OK;
 }
 
+enum ct_status ct_plan_known_data(const struct ct_config *c, struct ct_dataset_info *out)
+{
+	CT_TRY(ct_plan_foresee_data(c, out));
+	return peek(c, true, out);
+}
+
 enum ct_status ct_plan_check_model(const struct ct_config *c)
 {
 	const char *key = c->model.name == CT_MODEL_LAYERS ? "model.layers" : "model.name";
 	struct ct_dataset_info info, val;
 	struct ct_run_plan p;
 	ct_graph *g = NULL;
-	CT_TRY(ct_plan_foresee_data(c, &info));
-	CT_TRY(peek(c, true, &info));
+	CT_TRY(ct_plan_known_data(c, &info));
 	val = info;
 	if (ct_plan_has_val(c))
 		CT_TRY(peek(c, false, &val));
