@@ -491,6 +491,19 @@ class Dump(Case):
         self.assertIn("  mean: [0.5]\n  std: [0.5]\n", text)
 
 
+class Mistakes(Case):
+    def test_directory_instead_of_a_config(self):
+        os.mkdir(self.path("images"))
+        self.assert_last_says(self.run_ctrain(self.path("images"), expect=USAGE), "not a regular file but a directory; if it contains images, `ctrain init ")
+        self.write("run/config.yaml", TINY)
+        self.assert_last_says(self.run_ctrain("check", self.path("run"), expect=USAGE), "the configuration in it is .*run/config.yaml")
+
+    def test_launch_options_in_help(self):
+        """The page of a command that starts no ranks does not list them."""
+        self.assertIn("--master-addr", self.run_ctrain("help", "train").out)
+        self.assertNotIn("--master-addr", self.run_ctrain("help", "predict").out)
+
+
 class BugReport(Case):
     def test_report_of_a_run(self):
         """The report has what a developer asks for, and no secrets."""

@@ -55,9 +55,39 @@ static bool hint_at_key(const char *option, const char *value)
 	return hint.key || hint.note;
 }
 
-/* arg is the option as the user wrote it, including dashes; value is the next word, or NULL. */
-static enum ct_status unknown_option(const char *arg, const char *value)
+/* Returns the word after an unknown option if it can be the value of the option, else NULL. */
+static const char *value_after(int argc, char **argv, int i)
 {
+	const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+
+	return next && next[0] != '-' && !is_set(next) && !ct_ends_in_yaml(next) ? next : NULL;
+}
+
+/* Adds further unknown options that mean config keys to the hint, so that the user can correct all of them at once. */
+static void hint_at_more_keys(int argc, char **argv, int i)
+{
+	for (int k = i; k < argc; k++) {
+		const char *name = argv[k] + strspn(argv[k], "-"), *value = strchr(name, '=');
+		char plain[64];
+		struct ct_key_hint hint;
+
+		if (name == argv[k] || ct__option_find(name, strcspn(name, "=")))
+			continue;
+		snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(name, "="), name);
+		for (char *s = plain; *s; s++)
+			*s = *s == '-' ? '_' : *s;
+		value = value ? value + 1 : value_after(argc, argv, k);
+		hint = ct_config_key_meant(plain, value && *value ? value : NULL);
+		if (hint.key)
+			ct_error_hint("instead of %.40s: %s=%.40s", argv[k], hint.key,
+				      hint.value ? hint.value : "VALUE");
+	}
+}
+
+/* Argument `at` is an option with an unknown name. */
+static enum ct_status unknown_option(int argc, char **argv, int at)
+{
+	const char *arg = argv[at], *value = value_after(argc, argv, at);
 	const char *name = arg + strspn(arg, "-");
 	size_t len = strcspn(name, "=");
 	const char *words[96], *near;
@@ -83,21 +113,19 @@ static enum ct_status unknown_option(const char *arg, const char *value)
 	(void)CT_FAIL(CT_USAGE, "unknown option \"%.*s\"", (int)(name - arg + (ptrdiff_t)(len < 60 ? len : 60)), arg);
 	if (len > 1 && ct__option_find(name, len)) /* -procs, ---procs */
 		near = plain;
-	else if (hint_at_key(plain, name[len] == '=' ? name + len + 1 : value))
+	else if (hint_at_key(plain, name[len] == '=' ? name + len + 1 : value)) {
+		hint_at_more_keys(argc, argv, at + 1);
 		return CT_USAGE;
+	}
+	if (at + 1 < argc && ct_ends_in_yaml(argv[at + 1]) && (strcmp(plain, "c") == 0 || strcmp(plain, "cfg") == 0)) {
+		ct_error_hint("write the configuration file without an option: ctrain %s", argv[at + 1]);
+		return CT_USAGE;
+	}
 	if (near)
 		ct_error_hint("did you mean --%s?", near);
 	else
 		ct_error_hint("config keys are written as KEY=VALUE, without dashes; ctrain --help lists the options");
 	return CT_USAGE;
-}
-
-/* Returns the word after an unknown option if it can be the value of the option, else NULL. */
-static const char *value_after(int argc, char **argv, int i)
-{
-	const char *next = i + 1 < argc ? argv[i + 1] : NULL;
-
-	return next && next[0] != '-' && !is_set(next) && !ct_ends_in_yaml(next) ? next : NULL;
 }
 
 /* Parses a word that starts with '-'. The next word may be its value. */
@@ -109,7 +137,7 @@ static enum ct_status read_option(struct line *l, int argc, char **argv, int *i)
 
 	g->option = dashes <= 2 ? ct__option_find(name, len) : NULL;
 	if (!g->option || (dashes == 1) != (len == 1))
-		return unknown_option(arg, value_after(argc, argv, *i));
+		return unknown_option(argc, argv, *i);
 	snprintf(g->shown, sizeof(g->shown), "%.*s", (int)(dashes + len), arg);
 	g->value = name[len] == '=' ? name + len + 1 : NULL;
 	if (g->value && !g->option->value)
@@ -172,6 +200,13 @@ static enum ct_status find_command(const struct line *l, const struct ct_command
 	const char *first = l->n_words > 0 ? l->words[0] : NULL, *second = l->n_words > 1 ? l->words[1] : NULL;
 
 	*used = 0;
+	for (size_t i = 0; !first && i < l->n_given; i++) {
+		if (l->given[i].option && strcmp(l->given[i].option->names, "config") == 0)
+			return ct_error_hinted(
+				CT_FAIL(CT_USAGE, "no command is given, only options"),
+				"to train, write the configuration file without an option: ctrain %.200s",
+				l->given[i].value);
+	}
 	if (!first) {
 		return CT_FAIL_HINT(
 			CT_USAGE,
@@ -314,6 +349,26 @@ static enum ct_status misplaced_option(const struct ct_command *c, const struct 
 	return CT_USAGE;
 }
 
+/* The error of a command with n arguments, which are too few or too many. */
+static enum ct_status wrong_number(const struct ct_command *c, const char *const *words, int n)
+{
+	const char *extra = n > c->max_args ? words[c->max_args] : NULL;
+	struct ct_key_hint hint = {0};
+	char name[40];
+
+	ct_command_name(c, name);
+	if (extra && c->options & CT_OPT_SETS)
+		hint = ct_config_key_meant(extra, NULL);
+	if (extra)
+		(void)CT_FAIL(CT_USAGE, "%s: unexpected argument \"%s\"", name, extra);
+	else
+		(void)CT_FAIL(CT_USAGE, "%s needs %s", name, c->args);
+	if (hint.key) /* optim.lr 0.1 */
+		return ct_error_hinted(CT_USAGE, "config keys are written as KEY=VALUE: %s=%.40s", hint.key,
+				       n > c->max_args + 1 ? words[c->max_args + 1] : "VALUE");
+	return ct_error_hinted(CT_USAGE, "usage: ctrain %s %s", name, c->args);
+}
+
 static enum ct_status apply(struct line *l, const struct ct_command *c, size_t used)
 {
 	struct ct_cli *cli = l->cli;
@@ -334,14 +389,8 @@ static enum ct_status apply(struct line *l, const struct ct_command *c, size_t u
 			return misplaced_option(c, g);
 		CT_TRY(apply_option(cli, g));
 	}
-	if (n_words < c->min_args || n_words > c->max_args) {
-		if (n_words > c->max_args)
-			(void)CT_FAIL(CT_USAGE, "%s: unexpected argument \"%s\"", ct_command_name(c, name),
-				      l->words[used + (size_t)c->max_args]);
-		else
-			(void)CT_FAIL(CT_USAGE, "%s needs %s", ct_command_name(c, name), c->args);
-		return ct_error_hinted(CT_USAGE, "usage: ctrain %s %s", name, c->args);
-	}
+	if (n_words < c->min_args || n_words > c->max_args)
+		return wrong_number(c, l->words + used, n_words);
 	CT_TRY_ALLOC(cli->args = CT_NEW_ARRAY(const char *, (size_t)n_words + 1));
 	for (int i = 0; i < n_words; i++)
 		cli->args[cli->n_args++] = l->words[used + (size_t)i];

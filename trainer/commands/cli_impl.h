@@ -31,8 +31,9 @@ enum {
 	CT_OPT_FORCE = 1 << 18,
 	CT_OPT_EVAL = 1 << 21,  /* --report of eval */
 	CT_OPT_MODEL = 1 << 22, /* --config, for weights that do not describe their model */
-	CT_OPT_INFO = 1 << 23, /* --report of info */
-	CT_OPT_INIT = 1 << 24, /* --labels */
+	CT_OPT_INFO = 1 << 23,   /* --report of info */
+	CT_OPT_INIT = 1 << 24,   /* --labels */
+	CT_OPT_LAUNCH = 1 << 25, /* no option: the help page lists the launch options */
 	CT_OPT_SEARCH = 1 << 29,
 	CT_OPT_ALL = 1 << 30 /* accepted by every command: --help, --version, --verbose */
 };

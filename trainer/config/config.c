@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/program.h"
@@ -204,6 +205,34 @@ char *ct_config_example(const char *name)
 	return ct_program_file(file);
 }
 
+void ct_config_examples_like(const char *word, struct ct_str *out)
+{
+	char *one = ct_config_example("smoke"), *dir = one ? ct_path_dir(one) : NULL, **names = NULL;
+	size_t n = 0;
+
+	if (dir && ct_dir_list(dir, &names, &n) < 0)
+		ct_error_clear();
+	for (size_t i = 0; i < n; i++) {
+		if (strstr(names[i], word) && strstr(names[i], ".yaml"))
+			ct_str_addf(out, "%s%.*s", out->len > 0 ? ", " : "", (int)strcspn(names[i], "."), names[i]);
+	}
+	ct_dir_list_free(names, n);
+	ct_free(dir);
+	ct_free(one);
+}
+
+/* Appends what a directory in the place of a config file probably is. */
+static void add_directory(const char *path, struct ct_str *out)
+{
+	char *config = ct_path_join(path, "config.yaml");
+
+	if (config && ct_file_exists(config))
+		ct_str_addf(out, "; the configuration in it is %s", config);
+	else
+		ct_str_addf(out, "; if it contains images, `ctrain init %s` writes a configuration", path);
+	ct_free(config);
+}
+
 /* Appends the command for the example config that has the name of a missing file, if there is one. */
 static void add_example(const char *path, struct ct_str *out)
 {
@@ -257,7 +286,14 @@ static enum ct_status read_one(struct loader *l, const struct ct_source *from, c
 		struct ct_yaml_node top = {.line = 1, .column = 1};
 		const struct ct_source s = {.name = f->path, .is_file = true};
 
-		return problem(l, &s, &top, "%s", ct_error_message());
+		struct ct_str more = {0};
+		struct stat info;
+
+		if (stat(f->path, &info) == 0 && S_ISDIR(info.st_mode))
+			add_directory(f->path, &more);
+		st = problem(l, &s, &top, "%s%s", ct_error_message(), ct_str_text(&more));
+		ct_str_release(&more);
+		return st;
 	}
 	/* This is not a mistake in the file: it could not be read. */
 	CT_TRY(st);

@@ -60,7 +60,13 @@ static void add_overview(struct ct_str *out)
 
 	ct_str_addf(out, "ctrain %s: distributed data-parallel training of image classifiers\n\n", ct_version());
 	ct_str_add(out, "usage: ctrain CONFIG.yaml [KEY=VALUE ...] [options]    train\n"
-			"       ctrain COMMAND ...\n\ncommands\n");
+			"       ctrain COMMAND ...\n\n"
+			"first steps\n"
+			"  ctrain smoke                        test the installation, without data\n"
+			"  ctrain init images/                 write images.yaml for your own images\n"
+			"  ctrain images.yaml                  train\n"
+			"  ctrain predict runs/images x.jpg    classify an image with the result\n"
+			"\ncommands\n");
 	for (size_t i = 0; (c = ct_command_at(i)); i++)
 		add_entry(out, ct_command_name(c, name), c->doc);
 	ct_str_add(out, "\nlaunch options (torchrun's names also work; '-' and '_' are equivalent)\n");
@@ -84,6 +90,14 @@ static void add_examples(struct ct_str *out, const char *examples)
 		ct_str_addf(out, "  %.*s\n", (int)strcspn(s, "\n"), s);
 }
 
+/* Commands that start no ranks accept the launch options, because they are config keys, but do not list them. */
+static unsigned groups_of(const struct ct_command *c)
+{
+	const unsigned all = c->options | CT_OPT_ALL;
+
+	return c->options & CT_OPT_LAUNCH ? all : all & ~(unsigned)CT_OPT_SETS;
+}
+
 void ct_cli_help(const struct ct_command *command, struct ct_str *out)
 {
 	const struct ct_command_text *text = command ? ct_command_text(command) : NULL;
@@ -103,7 +117,7 @@ void ct_cli_help(const struct ct_command *command, struct ct_str *out)
 		ct_str_add_wrapped(out, text->about, 2, 2);
 	}
 	ct_str_add(out, "\noptions\n");
-	add_options(out, command->options | CT_OPT_ALL);
+	add_options(out, groups_of(command));
 	if (command->options & CT_OPT_SETS)
 		ct_str_add(out, "\nKEY=VALUE sets any key of the configuration, for example optim.lr=0.1.\n"
 				"`ctrain help KEY` explains a key, and docs/CONFIG.md describes all of them.\n");

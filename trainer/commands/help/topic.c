@@ -14,10 +14,17 @@ bool ct_ends_in_yaml(const char *word)
 	return (n > 5 && strcmp(word + n - 5, ".yaml") == 0) || (n > 4 && strcmp(word + n - 4, ".yml") == 0);
 }
 
+static bool is_script(const char *word)
+{
+	const size_t len = strlen(word);
+
+	return len > 3 && (strcmp(word + len - 3, ".py") == 0 || strcmp(word + len - 3, ".sh") == 0);
+}
+
 bool ct_is_config(const char *word)
 {
 	char *example = ct_config_example(word);
-	bool is = example || ct_ends_in_yaml(word) || ct_file_exists(word);
+	bool is = example || ct_ends_in_yaml(word) || (ct_file_exists(word) && !is_script(word));
 
 	ct_free(example);
 	return is;
@@ -38,6 +45,38 @@ static const char *near_command(const char *word, const char *parent)
 	return ct_suggest(word, words, n);
 }
 
+/* Adds the hint for a word that has a meaning in other programs: a script, a launcher, or a model. Returns false if there is
+ * none. */
+static bool hint_at_other(const char *word)
+{
+	static const char *const launchers[] = {"python", "python3", "torchrun", "accelerate",
+						"srun",   "mpirun",  "mpiexec"};
+	struct ct_str examples = {0};
+	bool found;
+
+	if (is_script(word)) {
+		ct_error_hint("ctrain runs no scripts: a YAML file describes model, data and training. "
+			      "ctrain import \"python %.60s ...\" translates the options of a script",
+			      word);
+		return true;
+	}
+	for (size_t i = 0; i < CT_ARRAY_LEN(launchers); i++) {
+		if (strcmp(word, launchers[i]) == 0) {
+			ct_error_hint("ctrain import \"%s ...\" translates a launch line; write it between quotes",
+				      word);
+			return true;
+		}
+	}
+	if (strlen(word) >= 3)
+		ct_config_examples_like(word, &examples);
+	found = examples.len > 0;
+	if (found)
+		ct_error_hint("example configs with this name: %s (ctrain NAME trains with one of them)",
+			      ct_str_text(&examples));
+	ct_str_release(&examples);
+	return found;
+}
+
 enum ct_status ct_unknown_command(const char *word, const char *parent)
 {
 	const char *near = near_command(word, parent);
@@ -46,6 +85,8 @@ enum ct_status ct_unknown_command(const char *word, const char *parent)
 		      parent ? "unknown command \"%s %.60s\""
 			     : "\"%s%.60s\" is neither a command nor a configuration file (.yaml)",
 		      parent ? parent : "", word);
+	if (!parent && hint_at_other(word))
+		return CT_USAGE;
 	if (near)
 		ct_error_hint("did you mean \"%s%s%s\"?", parent ? parent : "", parent ? " " : "", near);
 	else
