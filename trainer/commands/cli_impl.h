@@ -4,39 +4,44 @@
 
 #include "trainer/commands/cli.h"
 
-/* Option groups of commands. */
-enum {
-	CT_OPT_SETS = 1 << 0, /* KEY=VALUE, and the launch options */
-	CT_OPT_CKPT = 1 << 1, /* --checkpoint */
-	CT_OPT_JSON = 1 << 2,
-	CT_OPT_OUT = 1 << 3,
-	CT_OPT_DIGITS = 1 << 4,
-	CT_OPT_STEPS = 1 << 5,
-	CT_OPT_ORIGINS = 1 << 6,
-	CT_OPT_THREADS = 1 << 7,
-	CT_OPT_PACK = 1 << 8,
-	CT_OPT_SHOW = 1 << 9,
-	CT_OPT_SECONDS = 1 << 10,
-	CT_OPT_PREDICT = 1 << 11,
-	CT_OPT_COMM = 1 << 12,
-	CT_OPT_SIMULATE = 1 << 13,
-	CT_OPT_RANK = 1 << 14, /* the identity of a process that another launcher has started */
-	CT_OPT_SLURM = 1 << 15,
-	CT_OPT_REMOTE = 1 << 16,
-	CT_OPT_TRACE = 1 << 24,
-	CT_OPT_RUNS = 1 << 19,  /* --filter, --sort */
-	CT_OPT_CLEAN = 1 << 20, /* --yes, --dry-run */
-	CT_OPT_NOTES =
-		1 << 17, /* no option: the command shows info lines of the log, for example that it waits for nodes */
-	CT_OPT_FORCE = 1 << 18,
-	CT_OPT_EVAL = 1 << 21,  /* --report of eval */
-	CT_OPT_MODEL = 1 << 22, /* --config, for weights that do not describe their model */
-	CT_OPT_INFO = 1 << 23,   /* --report of info */
-	CT_OPT_INIT = 1 << 24,   /* --labels */
-	CT_OPT_LAUNCH = 1 << 25, /* no option: the help page lists the launch options */
-	CT_OPT_SEARCH = 1 << 29,
-	CT_OPT_ALL = 1 << 30 /* accepted by every command: --help, --version, --verbose */
-};
+/* Option groups of commands: CT_OPT_SETS and so on. They are numbered here, so that no two of them have the same bit. */
+/* clang-format off */
+#define CT_OPT_GROUPS(X) \
+	X(SETS) /* KEY=VALUE, and the launch options */ \
+	X(LAUNCH) /* no option: the help page lists the launch options */ \
+	X(CKPT) /* --checkpoint */ \
+	X(JSON) \
+	X(OUT) \
+	X(DIGITS) \
+	X(STEPS) \
+	X(ORIGINS) \
+	X(THREADS) \
+	X(PACK) \
+	X(SHOW) \
+	X(SECONDS) \
+	X(PREDICT) \
+	X(COMM) \
+	X(SIMULATE) /* --simulate, --assume and others of plan */ \
+	X(RANK) /* the identity of a process that another launcher has started */ \
+	X(SLURM) \
+	X(REMOTE) \
+	X(TRACE) \
+	X(NOTES) /* no option: the command shows info lines of the log, for example that it waits for nodes */ \
+	X(FORCE) \
+	X(RUNS) /* --filter, --sort */ \
+	X(CLEAN) /* --yes, --dry-run */ \
+	X(EVAL) /* --report of eval */ \
+	X(INFO) /* --report of info */ \
+	X(INIT) /* --labels */ \
+	X(MODEL) /* --config, for weights that do not describe their model */ \
+	X(SEARCH) \
+	X(ALL) /* accepted by every command: --help, --version, --verbose */
+/* clang-format on */
+#define CT_OPT_NUMBER(name) CT_OPT_NUMBER_##name,
+#define CT_OPT_BIT(name) CT_OPT_##name = 1 << CT_OPT_NUMBER_##name,
+enum { CT_OPT_GROUPS(CT_OPT_NUMBER) CT_OPT_N };
+enum { CT_OPT_GROUPS(CT_OPT_BIT) };
+_Static_assert(CT_OPT_N <= 31, "option groups are bits of an int");
 
 enum ct_option_kind {
 	CT_OPTION_TEXT,  /* sets the const char * at `offset` in struct ct_cli */
