@@ -25,13 +25,19 @@ static inline struct ct_store_opts opts_of(const char *run_id, const char *token
 	return o;
 }
 
-static inline ct_store_server *serve(void)
+/* owner: the member in whose process the server runs, or -1. */
+static inline ct_store_server *serve_for(int owner)
 {
-	struct ct_store_opts o = opts_of("run-a", "secret", 0);
+	struct ct_store_opts o = opts_of("run-a", "secret", owner);
 	ct_store_server *s = NULL;
 
-	assert_ok(ct_store_server_start("127.0.0.1", 0, &o, &s));
+	assert_ok(ct_store_server_start(NULL, 0, &o, &s));
 	return s;
+}
+
+static inline ct_store_server *serve(void)
+{
+	return serve_for(0);
 }
 
 static inline ct_store *join(ct_store_server *srv, int member)
@@ -41,6 +47,17 @@ static inline ct_store *join(ct_store_server *srv, int member)
 
 	assert_ok(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, SOON, &s));
 	return s;
+}
+
+static inline void must_hold(ct_store *s, const char *key, const char *value)
+{
+	char *got;
+	size_t len;
+
+	assert_ok(ct_store_get(s, key, SOON, &got, &len));
+	assert_int_equal(len, strlen(value));
+	assert_string_equal(got, value);
+	ct_free(got);
 }
 
 /* A peer that sends nothing makes the test fail, not hang. */

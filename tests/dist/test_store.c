@@ -2,58 +2,15 @@
 #include "dist/store/store.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/thread.h"
-#include "tests/base/check.h"
+#include "tests/dist/store_rig.h"
 
-#define SOON ct_deadline_in(20 * CT_SEC)
 #define MAX_VALUE ((size_t)16 << 20)
-
-static const char *const token = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-
-static struct ct_store_opts opts_of(int member)
-{
-	struct ct_store_opts o = {.run_id = "run", .member = member, .pid = (int)getpid()};
-
-	memcpy(o.token, token, sizeof(o.token));
-	snprintf(o.host, sizeof(o.host), "h%d", member);
-	return o;
-}
-
-static ct_store_server *serve(int owner)
-{
-	struct ct_store_opts o = opts_of(owner);
-	ct_store_server *s = NULL;
-
-	assert_ok(ct_store_server_start(NULL, 0, &o, &s));
-	return s;
-}
-
-static ct_store *join(ct_store_server *srv, int member)
-{
-	struct ct_store_opts o = opts_of(member);
-	ct_store *s = NULL;
-
-	assert_ok(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, SOON, &s));
-	return s;
-}
-
-static void must_hold(ct_store *s, const char *key, const char *value)
-{
-	char *got;
-	size_t len;
-
-	assert_ok(ct_store_get(s, key, SOON, &got, &len));
-	assert_int_equal(len, strlen(value));
-	assert_string_equal(got, value);
-	ct_free(got);
-}
 
 static void test_row_30_values(void **state)
 {
-	ct_store_server *srv = serve(-1);
+	ct_store_server *srv = serve_for(-1);
 	ct_store *a = join(srv, 0), *b = join(srv, 1);
 	int64_t n;
 
@@ -87,7 +44,7 @@ static void test_row_30_values(void **state)
 
 static void test_many_keys(void **state)
 {
-	ct_store_server *srv = serve(-1);
+	ct_store_server *srv = serve_for(-1);
 	ct_store *s = join(srv, 0);
 	char key[32];
 
@@ -110,7 +67,7 @@ static void test_many_keys(void **state)
 
 static void test_limits(void **state)
 {
-	ct_store_server *srv = serve(-1);
+	ct_store_server *srv = serve_for(-1);
 	ct_store *s = join(srv, 0);
 	char *big = ct_calloc(MAX_VALUE + 1, 1), *got, key[258];
 	size_t len;
@@ -193,7 +150,7 @@ static void *watch(void *arg)
 /* Threads share one connection: waits, a watch and many small calls at once. */
 static void test_threads(void **state)
 {
-	ct_store_server *srv = serve(-1);
+	ct_store_server *srv = serve_for(-1);
 	ct_store *s = join(srv, 0);
 	struct worker w[8] = {0}, waiter = {.s = s}, watcher = {.s = s};
 	int64_t n;
@@ -230,7 +187,7 @@ static void test_threads(void **state)
 
 static void test_bye(void **state)
 {
-	ct_store_server *srv = serve(-1);
+	ct_store_server *srv = serve_for(-1);
 	ct_store *a = join(srv, 0), *b = join(srv, 1), *observer = join(srv, -1);
 	struct ct_member_state *m;
 	struct ct_failure f;
@@ -251,7 +208,7 @@ static void test_bye(void **state)
 	assert_int_equal(m[1].seq, 42);
 	assert_string_equal(m[1].phase, "step 7");
 	assert_string_equal(m[1].host, "h1");
-	assert_int_equal(m[1].pid, getpid());
+	assert_int_equal(m[1].pid, 1001);
 	ct_free(m);
 
 	ct_store_close(b);
@@ -270,8 +227,8 @@ static void test_bye(void **state)
 
 static void test_auxiliary(void **state)
 {
-	ct_store_server *srv = serve(0);
-	struct ct_store_opts o = opts_of(1);
+	ct_store_server *srv = serve_for(0);
+	struct ct_store_opts o = opts_of("run-a", "secret", 1);
 	ct_store *a = join(srv, 0), *b = join(srv, 1), *aux, *fails = NULL;
 	struct ct_member_state *m;
 	struct ct_failure f;
@@ -289,7 +246,7 @@ static void test_auxiliary(void **state)
 	ct_free(m);
 	ct_store_owner(aux, &rank, &pid, host);
 	assert_int_equal(rank, 0);
-	assert_int_equal(pid, getpid());
+	assert_int_equal(pid, 1000);
 	assert_string_equal(host, "h0");
 	ct_store_drop(aux);
 	assert_int_equal(ct_store_watch(a, ct_deadline_in(50 * CT_MS), &f), CT_TIMEOUT);
@@ -305,8 +262,8 @@ static void test_auxiliary(void **state)
 
 static void test_addresses(void **state)
 {
-	ct_store_server *srv = serve(-1);
-	struct ct_store_opts o = opts_of(0);
+	ct_store_server *srv = serve_for(-1);
+	struct ct_store_opts o = opts_of("run-a", "secret", 0);
 	ct_store *s = join(srv, 1), *v6 = NULL;
 	char addr[64];
 

@@ -2,53 +2,9 @@
 #include "dist/store/store.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/thread.h"
-#include "tests/base/check.h"
-
-#define SOON ct_deadline_in(20 * CT_SEC)
-
-static const char *const token = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-
-static struct ct_store_opts opts_of(int member)
-{
-	struct ct_store_opts o = {.run_id = "run", .member = member, .pid = (int)getpid()};
-
-	memcpy(o.token, token, sizeof(o.token));
-	snprintf(o.host, sizeof(o.host), "h%d", member);
-	return o;
-}
-
-static ct_store_server *serve(int owner)
-{
-	struct ct_store_opts o = opts_of(owner);
-	ct_store_server *s = NULL;
-
-	assert_ok(ct_store_server_start(NULL, 0, &o, &s));
-	return s;
-}
-
-static ct_store *join(ct_store_server *srv, int member)
-{
-	struct ct_store_opts o = opts_of(member);
-	ct_store *s = NULL;
-
-	assert_ok(ct_store_connect("127.0.0.1", ct_store_server_port(srv), &o, SOON, &s));
-	return s;
-}
-
-static void must_hold(ct_store *s, const char *key, const char *value)
-{
-	char *got;
-	size_t len;
-
-	assert_ok(ct_store_get(s, key, SOON, &got, &len));
-	assert_int_equal(len, strlen(value));
-	assert_string_equal(got, value);
-	ct_free(got);
-}
+#include "tests/dist/store_rig.h"
 
 struct worker {
 	ct_store *s;
@@ -83,7 +39,7 @@ static void *watch(void *arg)
 /* A failure ends waits and watches of all, does not take the store away, and is told to who comes later. */
 static void test_failure(void **state)
 {
-	ct_store_server *srv = serve(-1);
+	ct_store_server *srv = serve_for(-1);
 	ct_store *a = join(srv, 0), *b = join(srv, 1), *late;
 	struct worker waiter = {.s = a}, watcher = {.s = a};
 	struct ct_failure f = {.rank = 1,
@@ -135,7 +91,7 @@ static void test_cause_before_consequence(void **state)
 
 	(void)state;
 	for (int how = 0; how < 4; how++) {
-		ct_store_server *srv = serve(0);
+		ct_store_server *srv = serve_for(0);
 		ct_store *a = join(srv, 0), *b = join(srv, 1);
 
 		report_lost_peer(a);
@@ -160,7 +116,7 @@ static void test_cause_before_consequence(void **state)
 static void report_killed(const char *phase, const char *shown)
 {
 	struct ct_failure killed = {.rank = 1, .status = CT_PEER_LOST, .message = "rank 1 was killed by signal 9"}, got;
-	ct_store_server *srv = serve(-1);
+	ct_store_server *srv = serve_for(-1);
 	ct_store *a = join(srv, 0), *b = join(srv, 1);
 
 	char message[100];
@@ -193,7 +149,7 @@ static void test_launcher_says_how(void **state)
 /* The end of the server is the failure of its owner, for calls, waits and watches. */
 static void test_server_gone(void **state)
 {
-	ct_store_server *srv = serve(0);
+	ct_store_server *srv = serve_for(0);
 	ct_store *s = join(srv, 1);
 	struct worker waiter = {.s = s}, watcher = {.s = s};
 	enum ct_status st;
@@ -207,7 +163,7 @@ static void test_server_gone(void **state)
 	assert_int_equal(waiter.st, CT_PEER_LOST);
 	assert_ok(watcher.st);
 	assert_int_equal(watcher.f.rank, 0);
-	assert_int_equal(watcher.f.pid, getpid());
+	assert_int_equal(watcher.f.pid, 1000);
 	assert_non_null(strstr(watcher.f.message, "rank 0 (pid "));
 	assert_non_null(strstr(watcher.f.message, "on host h0) is gone"));
 	assert_fails(ct_store_set(s, "k", "v", 1), CT_PEER_LOST, "rank 0");
