@@ -4,211 +4,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "trainer/commands/plan_buckets_impl.h"
 #include "trainer/commands/plan_time_impl.h"
+#include "trainer/commands/planned_impl.h"
 #include "trainer/commands/print_impl.h"
 #include "trainer/commands/simulate_impl.h"
-#include "trainer/loop/session_data.h"
-#include "trainer/pipeline/pipeline.h"
 #include "trainer/pipeline/schedule.h"
 #include "trainer/plan/assume.h"
 #include "trainer/plan/devices.h"
-#include "trainer/plan/ready.h"
 #include "trainer/plan/run_plan.h"
-
-struct planned {
-	struct ct_ranks ranks;
-	struct ct_run_plan plan;
-	ct_dataset *train, *val; /* NULL if the data are assumed */
-	struct ct_dataset_info assumed[2];
-	const struct ct_dataset_info *train_info, *val_info; /* val_info: NULL without evaluation */
-	ct_graph *graph, *size_graph, *val_graph;
-	/* With a pipeline, net, programs and memory are those of one stage, and these are its graphs. */
-	struct ct_stages stages;
-	int first[CT_MAX_STAGES + 1];
-	ct_graph *part, *size_part, *val_part;
-	ct_program *more[CT_MAX_STAGES]; /* training programs for the other micro-batches in flight */
-	ct_device *device;
-	ct_engine *engine;
-	ct_net *net;
-	ct_program *program, *eval;
-	struct ct_bucket *buckets;
-	int n_buckets;
-	double *ready; /* [n_slices] of the gradients, from ct_plan_ready */
-	struct ct_net_memory memory;
-	bool estimated; /* memory is estimated from smaller batches, because the host has too little memory for these */
-};
-
-/* Returns the largest input size of all epochs, which determines the memory. */
-static struct ct_shape largest_input(const struct ct_run_plan *r)
-{
-	struct ct_shape most = r->input;
-	for (int i = 0; i < r->n_sizes; i++) {
-		if (r->sizes[i].h * r->sizes[i].w > most.h * most.w) {
-			most.h = r->sizes[i].h;
-			most.w = r->sizes[i].w;
-		}
-	}
-	return most;
-}
-
-static void release_net(struct planned *p)
-{
-	ct_program_destroy(p->eval);
-	for (size_t i = 0; i < CT_ARRAY_LEN(p->more); i++) {
-		ct_program_destroy(p->more[i]);
-		p->more[i] = NULL;
-	}
-	ct_program_destroy(p->program);
-	ct_net_destroy(p->net);
-	p->eval = p->program = NULL;
-	p->net = NULL;
-}
-
-/* Compiles the net and its programs for these batch sizes. Replaces those of an earlier call. */
-static enum ct_status compile(struct planned *p, uint32_t rows, uint32_t eval_rows)
-{
-	const bool whole = !p->part;
-	const ct_graph *g = whole ? p->size_graph : p->size_part;
-	release_net(p);
-	CT_TRY(ct_net_create(p->engine, whole ? p->graph : p->part, &p->plan.net, &p->net));
-	CT_TRY(ct_program_create_for(p->net, g, (int)rows, CT_TRAIN, &p->program));
-	for (int i = 1; i < p->plan.net.contexts; i++)
-		CT_TRY(ct_program_create_in(p->net, g, (int)rows, CT_TRAIN, i, &p->more[i]));
-	if (p->val_info)
-		CT_TRY(ct_program_create_for(p->net, whole ? p->val_graph : p->val_part, (int)eval_rows, CT_EVAL,
-					     &p->eval));
-	ct_net_memory(p->net, &p->memory);
-	return CT_OK;
-}
-
-/* Extrapolates linearly from a and b, for batches of n and 2 n, to a batch of `factor` * n. */
-static size_t extend(size_t a, size_t b, double factor)
-{
-	double v = (double)a + ((double)b - (double)a) * (factor - 1);
-
-	return v < (double)a ? a : v > (double)(SIZE_MAX / 4) ? SIZE_MAX / 4 : (size_t)v;
-}
-
-/* Activations and workspace grow linearly with the batch size. If a batch does not fit into the memory of this host,
- * they are extrapolated from batches of n and 2 n samples, where n applies to the larger of the training and evaluation
- * batches. */
-static enum ct_status estimate_memory(struct planned *p, uint32_t n)
-{
-	const uint32_t rows = p->plan.micro_rows, eval_rows = p->val_info ? p->plan.eval_rows : 1;
-	const uint32_t most = rows > eval_rows ? rows : eval_rows, cut = most > n ? most / n : 1;
-	const uint32_t r = rows > cut ? rows / cut : 1, e = eval_rows > cut ? eval_rows / cut : 1;
-	const double factor = fmax((double)rows / r, (double)eval_rows / e);
-	struct ct_net_memory one;
-
-	CT_TRY(compile(p, r, e));
-	one = p->memory;
-	CT_TRY(compile(p, 2 * r, 2 * e));
-	p->memory.activations = extend(one.activations, p->memory.activations, factor);
-	p->memory.activations_unplanned = extend(one.activations_unplanned, p->memory.activations_unplanned, factor);
-	p->memory.workspace = extend(one.workspace, p->memory.workspace, factor);
-	p->estimated = true;
-	return CT_OK;
-}
-
-static enum ct_status find_memory(struct planned *p)
-{
-	enum ct_status st = compile(p, p->plan.micro_rows, p->plan.eval_rows);
-
-	for (uint32_t n = 64; st == CT_NOMEM && n > 0; n /= 4) {
-		ct_error_clear();
-		st = estimate_memory(p, n);
-	}
-	return st;
-}
-
-static void release_parts(struct planned *p)
-{
-	release_net(p);
-	ct_free(p->ready);
-	ct_free(p->buckets);
-	ct_graph_destroy(p->part);
-	ct_graph_destroy(p->size_part);
-	ct_graph_destroy(p->val_part);
-	p->ready = NULL;
-	p->buckets = NULL;
-	p->part = p->size_part = p->val_part = NULL;
-}
-
-/* Compiles stage k, or the complete model if there is no pipeline. */
-static enum ct_status compile_stage(const struct ct_config *c, struct planned *p, int k)
-{
-	const int first = p->first[k], end = p->first[k + 1];
-	release_parts(p);
-	if (p->stages.n > 1) {
-		CT_TRY(ct_graph_stage(p->graph, first, end, &p->part));
-		CT_TRY(ct_graph_stage(p->size_graph, first, end, &p->size_part));
-		if (p->val_info)
-			CT_TRY(ct_graph_stage(p->val_graph, first, end, &p->val_part));
-		p->stages.stage = k;
-		ct_pipeline_net_opts(&p->stages, p->plan.accumulate, &p->plan.net);
-	}
-	CT_TRY(find_memory(p));
-	CT_TRY(ct_plan_buckets(c, p->net, ct_plan_bucket_bytes(c), &p->buckets, &p->n_buckets));
-	return ct_plan_ready_by_flops(p->net, &p->ready);
-}
-
-/* Opens the data, or takes what the option --assume says about them. */
-static enum ct_status find_data(const struct ct_config *c, const struct ct_assumed *assumed, struct planned *p)
-{
-	struct ct_data_opening data;
-	if (assumed->train > 0) {
-		CT_TRY(ct_assume_info(assumed, c, true, &p->assumed[0]));
-		p->train_info = &p->assumed[0];
-		if (assumed->val == 0 || !ct_plan_has_val(c))
-			return CT_OK;
-		CT_TRY(ct_assume_info(assumed, c, false, &p->assumed[1]));
-		p->val_info = &p->assumed[1];
-		return CT_OK;
-	}
-	CT_TRY(ct_data_opening_start(&data, c, false, false));
-	CT_TRY(ct_data_opening_finish(&data, &p->train, &p->val));
-	p->train_info = ct_dataset_info(p->train);
-	p->val_info = p->val ? ct_dataset_info(p->val) : NULL;
-	return CT_OK;
-}
-
-static enum ct_status make(const struct ct_config *c, const struct ct_assumed *assumed, struct planned *p)
-{
-	CT_TRY(ct_plan_ranks(c, &p->ranks));
-	CT_TRY(ct_plan_stages(c, p->ranks.world, p->ranks.first, &p->stages));
-	CT_TRY(find_data(c, assumed, p));
-	const struct ct_dataset_info *ti = p->train_info;
-	CT_TRY(ct_run_plan_make(c, (uint32_t)p->stages.n_replicas, ti, p->val_info, &p->plan));
-	p->plan.net.autotune = CT_AUTOTUNE_OFF;
-	CT_TRY(ct_plan_graph(c, ti, p->plan.input, &p->graph));
-	CT_TRY(ct_plan_check_sizes(c, ti, &p->plan, p->graph));
-	CT_TRY(ct_plan_device_open(c, 0, &p->device));
-	ct_run_plan_reduce(c, p->device, &p->plan);
-	CT_TRY(ct_engine_open(c->train.engine, p->device, ct_plan_threads(c, p->ranks.local), &p->engine));
-	CT_TRY(ct_plan_check_precision(c, p->engine));
-	CT_TRY(ct_plan_graph(c, ti, largest_input(&p->plan), &p->size_graph));
-	if (p->val_info)
-		CT_TRY(ct_plan_graph(c, ti, p->plan.val_input, &p->val_graph));
-	if (p->stages.n > 1)
-		CT_TRY(ct_graph_cut(p->graph, p->stages.n, p->first));
-	return compile_stage(c, p, 0);
-}
-
-static void release(struct planned *p)
-{
-	release_parts(p);
-	ct_engine_close(p->engine);
-	ct_device_close(p->device);
-	ct_graph_destroy(p->val_graph);
-	ct_graph_destroy(p->size_graph);
-	ct_graph_destroy(p->graph);
-	ct_dataset_close(p->val);
-	ct_dataset_close(p->train);
-}
 
 static size_t states_bytes(const struct planned *p)
 {
@@ -446,7 +252,7 @@ static enum ct_status print(const struct ct_config *c, struct planned *p)
 	print_stages(p);
 	for (int k = 0; k < p->stages.n; k++) {
 		if (k > 0)
-			CT_TRY(compile_stage(c, p, k));
+			CT_TRY(ct__planned_compile_stage(c, p, k));
 		print_memory(p, k, states_bytes(p), c->train.ema > 0 ? p->memory.params + p->memory.buffers : 0);
 		const struct planned_buckets b = buckets_of(c, p);
 		ct__plan_print_buckets(&b);
@@ -458,7 +264,7 @@ static enum ct_status plan(const struct ct_cli *cli, const struct ct_assumed *as
 			   struct ct_config *measure, struct planned *p)
 {
 	struct ct__plan_time time;
-	CT_TRY(make(c, assumed, p));
+	CT_TRY(ct__planned_make(c, assumed, p));
 	const struct ct__time_request r = {.cfg = c,
 					   .plan = &p->plan,
 					   .train = p->train_info,
@@ -495,7 +301,7 @@ enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 		st = ct_assume_load(&assumed, cli->args[0], cli->sets, cli->n_sets, &measure);
 	if (st == CT_OK)
 		st = plan(cli, &assumed, c, measure, &p);
-	release(&p);
+	ct__planned_release(&p);
 	ct_config_destroy(measure);
 	ct_config_destroy(c);
 	return st;
