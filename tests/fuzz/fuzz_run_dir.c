@@ -1,6 +1,6 @@
 /* The files of a run directory that ctrain reads again: metrics, config, classes, predictions, backtraces and the leader of
- * the job. The input contains them one after the other, each after the line that `tail -n +1 FILE...` writes in front of
- * it: "==> NAME <==". */
+ * the job; and the report of the run, which is made from them. The input contains the files one after the other, each after
+ * the line that `tail -n +1 FILE...` writes in front of it: "==> NAME <==". */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include "trainer/launch/leader.h"
 #include "trainer/postmortem/entry.h"
 #include "trainer/results/eval_files.h"
+#include "trainer/results/report.h"
 #include "trainer/runs/run_info.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -141,6 +142,16 @@ static void read_backtraces(void)
 	ct_json_destroy(entry);
 }
 
+static void write_report(void)
+{
+	const char *const runs[] = {dir};
+	char path[64];
+
+	in_dir("report.html", path, sizeof(path));
+	if (ct_report_write(runs, 1, path) < 0)
+		ct_error_clear();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	create_dir();
@@ -150,5 +161,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	read_predictions();
 	read_leader();
 	read_backtraces();
+	write_report();
 	return 0;
 }
