@@ -1,4 +1,4 @@
-/* PNG images written by libspng: color types, boxes, damage, and the files that ctrain itself writes. */
+/* PNG images written by libspng: color types, boxes, damage, and the files that ctrain itself writes. Strings in images. */
 #include "tests/data/encoded.h"
 
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "data/image/image.h"
+#include "data/image/text.h"
 #include "tests/data/jpeg_make.h"
 
 #define W 37
@@ -205,12 +206,48 @@ static void test_write(void **state)
 	temp_dir_remove(dir);
 }
 
+/* Draws a string into an image of 14 x 9 pixels, and returns its rows as strings of '#' and '.'. */
+static char *drawn(int x, int y, int dot, const char *string)
+{
+	static const uint8_t black[3] = {0};
+	uint8_t pixels[9 * 14 * 3 + 3];
+	const struct ct_rgb image = {pixels, 14, 9};
+	struct ct_str out = {0};
+
+	memset(pixels, 255, sizeof(pixels));
+	ct_text_draw(&image, x, y, dot, black, string);
+	for (int i = 0; i < 9 * 14; i++) {
+		assert_memory_equal(&pixels[3 * i], pixels[3 * i] ? "\xff\xff\xff" : "\0\0\0", 3);
+		ct_str_addf(&out, "%s%s", pixels[3 * i] ? "." : "#", i % 14 == 13 ? "\n" : "");
+	}
+	assert_int_equal(pixels[9 * 14 * 3], 255);
+	return out.s;
+}
+
+static void test_text(void **state)
+{
+	char *a = drawn(1, 1, 1, "Ag"), *b = drawn(1, 1, 1, "\303\204g"), *big = drawn(-2, -3, 2, "A"), *odd = drawn(0, 0, 1, "\342\202\254");
+
+	(void)state;
+	assert_string_equal(a, "..............\n..###.........\n.#...#........\n.#...#..####..\n.#####.#...#..\n"
+			       ".#...#.#...#..\n.#...#..####..\n.#...#.....#..\n........###...\n");
+	assert_string_equal(a, b); /* A with an umlaut */
+	assert_memory_equal(big + 3 * 15, "########......", 14);
+	assert_memory_equal(odd, "#####.........", 14);
+	assert_int_equal(ct_text_length("\303\204g\342\202\254"), 3);
+	ct_free(a);
+	ct_free(b);
+	ct_free(big);
+	ct_free(odd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_write),
+		cmocka_unit_test(test_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,43 +1,9 @@
-/* Draws charts as pixels (canvas_impl.h). Lines are smooth: a pixel is covered according to its distance from the line. Text
- * is drawn with a small bitmap font, which has the characters of titles, labels and names. */
+/* Draws charts as pixels (canvas_impl.h). Lines are smooth: a pixel is covered according to its distance from the line. */
 #include <math.h>
 #include <string.h>
 
+#include "data/image/text.h"
 #include "trainer/results/canvas_impl.h"
-
-enum { FONT_W = 5, FONT_H = 7 };
-
-/* The letters: rows from top to bottom, the leftmost pixel in bit 4. */
-static const struct {
-	char c;
-	uint8_t rows[FONT_H];
-} font[] = {
-	{'%', {24, 25, 2, 4, 8, 19, 3}}, {'\'', {4, 4, 8, 0, 0, 0, 0}}, {'(', {2, 4, 8, 8, 8, 4, 2}},
-	{')', {8, 4, 2, 2, 2, 4, 8}}, {'+', {0, 4, 4, 31, 4, 4, 0}}, {',', {0, 0, 0, 0, 12, 4, 8}},
-	{'-', {0, 0, 0, 14, 0, 0, 0}}, {'.', {0, 0, 0, 0, 0, 12, 12}}, {'/', {1, 1, 2, 4, 8, 16, 16}},
-	{'0', {14, 17, 19, 21, 25, 17, 14}}, {'1', {4, 12, 4, 4, 4, 4, 14}}, {'2', {14, 17, 1, 6, 8, 16, 31}},
-	{'3', {30, 1, 1, 14, 1, 1, 30}}, {'4', {2, 6, 10, 18, 31, 2, 2}}, {'5', {31, 16, 30, 1, 1, 17, 14}},
-	{'6', {6, 8, 16, 30, 17, 17, 14}}, {'7', {31, 1, 2, 4, 8, 8, 8}}, {'8', {14, 17, 17, 14, 17, 17, 14}},
-	{'9', {14, 17, 17, 15, 1, 2, 12}}, {':', {0, 12, 12, 0, 12, 12, 0}}, {'=', {0, 0, 31, 0, 31, 0, 0}},
-	{'A', {14, 17, 17, 31, 17, 17, 17}}, {'B', {30, 17, 17, 30, 17, 17, 30}}, {'C', {14, 17, 16, 16, 16, 17, 14}},
-	{'D', {30, 17, 17, 17, 17, 17, 30}}, {'E', {31, 16, 16, 30, 16, 16, 31}}, {'F', {31, 16, 16, 30, 16, 16, 16}},
-	{'G', {14, 17, 16, 23, 17, 17, 15}}, {'H', {17, 17, 17, 31, 17, 17, 17}}, {'I', {14, 4, 4, 4, 4, 4, 14}},
-	{'J', {7, 2, 2, 2, 2, 18, 12}}, {'K', {17, 18, 20, 24, 20, 18, 17}}, {'L', {16, 16, 16, 16, 16, 16, 31}},
-	{'M', {17, 27, 21, 21, 17, 17, 17}}, {'N', {17, 25, 21, 19, 17, 17, 17}}, {'O', {14, 17, 17, 17, 17, 17, 14}},
-	{'P', {30, 17, 17, 30, 16, 16, 16}}, {'Q', {14, 17, 17, 17, 21, 18, 13}}, {'R', {30, 17, 17, 30, 20, 18, 17}},
-	{'S', {15, 16, 16, 14, 1, 1, 30}}, {'T', {31, 4, 4, 4, 4, 4, 4}}, {'U', {17, 17, 17, 17, 17, 17, 14}},
-	{'V', {17, 17, 17, 17, 17, 10, 4}}, {'W', {17, 17, 17, 21, 21, 27, 17}}, {'X', {17, 17, 10, 4, 10, 17, 17}},
-	{'Y', {17, 17, 10, 4, 4, 4, 4}}, {'Z', {31, 1, 2, 4, 8, 16, 31}}, {'_', {0, 0, 0, 0, 0, 0, 31}},
-	{'a', {0, 0, 14, 1, 15, 17, 15}}, {'b', {16, 16, 30, 17, 17, 17, 30}}, {'c', {0, 0, 14, 16, 16, 17, 14}},
-	{'d', {1, 1, 15, 17, 17, 17, 15}}, {'e', {0, 0, 14, 17, 31, 16, 14}}, {'f', {6, 9, 8, 28, 8, 8, 8}},
-	{'g', {0, 15, 17, 17, 15, 1, 14}}, {'h', {16, 16, 30, 17, 17, 17, 17}}, {'i', {4, 0, 12, 4, 4, 4, 14}},
-	{'j', {2, 0, 6, 2, 2, 18, 12}}, {'k', {16, 16, 18, 20, 24, 20, 18}}, {'l', {12, 4, 4, 4, 4, 4, 14}},
-	{'m', {0, 0, 26, 21, 21, 21, 21}}, {'n', {0, 0, 30, 17, 17, 17, 17}}, {'o', {0, 0, 14, 17, 17, 17, 14}},
-	{'p', {0, 30, 17, 17, 30, 16, 16}}, {'q', {0, 15, 17, 17, 15, 1, 1}}, {'r', {0, 0, 22, 25, 16, 16, 16}},
-	{'s', {0, 0, 15, 16, 14, 1, 30}}, {'t', {8, 8, 28, 8, 8, 9, 6}}, {'u', {0, 0, 17, 17, 17, 19, 13}},
-	{'v', {0, 0, 17, 17, 17, 10, 4}}, {'w', {0, 0, 17, 17, 21, 21, 10}}, {'x', {0, 0, 17, 10, 4, 10, 17}},
-	{'y', {0, 17, 17, 17, 15, 1, 14}}, {'z', {0, 0, 31, 2, 4, 8, 31}},
-};
 
 /* The light colors of the style sheet, by enum ct__ink. */
 static const uint8_t colors[N_INKS][3] = {
@@ -102,33 +68,15 @@ static void rect(struct ct__canvas *c, double x, double y, double w, double h, i
 	}
 }
 
-/* Returns the rows of a letter; unknown ones are empty. */
-static const uint8_t *letter(char c)
-{
-	static const uint8_t none[FONT_H] = {0};
-	for (size_t i = 0; i < CT_ARRAY_LEN(font); i++) {
-		if (font[i].c == c)
-			return font[i].rows;
-	}
-	return none;
-}
-
 static void text(struct ct__canvas *c, double x, double y, double size, int anchor, int ink, const char *string)
 {
 	struct ct__raster *r = (struct ct__raster *)c;
-	const int dot = (int)fmax(1, lrint(size * r->scale / 9.5)), step = (FONT_W + 1) * dot;
-	const int width = (int)strlen(string) * step - dot;
+	const struct ct_rgb image = {r->rgb, r->w, r->h};
+	const int dot = (int)fmax(1, lrint(size * r->scale / 9.5));
+	const int width = (ct_text_length(string) * CT_TEXT_WIDTH - 1) * dot;
 	const int left = (int)lrint(x * r->scale) - (anchor < 0 ? width : anchor == 0 ? width / 2 : 0);
-	const int top = (int)lrint(y * r->scale) - FONT_H * dot;
-	for (size_t i = 0; string[i]; i++) {
-		const uint8_t *rows = letter(string[i]);
-		const int below = strchr("gpqy", string[i]) ? dot : 0; /* the baseline */
-		for (int k = 0; k < FONT_W * dot * FONT_H * dot; k++) {
-			const int px = k % (FONT_W * dot), py = k / (FONT_W * dot);
-			if (rows[py / dot] >> (FONT_W - 1 - px / dot) & 1)
-				blend(r, left + (int)i * step + px, top + below + py, ink, 1);
-		}
-	}
+
+	ct_text_draw(&image, left, (int)lrint(y * r->scale) - CT_TEXT_HEIGHT * dot, dot, colors[ink], string);
 }
 
 enum ct_status ct__raster_create(struct ct__raster *r, int w, int h, double scale)
