@@ -31,7 +31,8 @@ enum ct_rng_purpose {
 	CT_RNG_MIX,    /* mixup and CutMix of two samples */
 	CT_RNG_REPLACE, /* replacements of unreadable samples */
 	CT_RNG_SPLIT,   /* which samples are split off for evaluation */
-	CT_RNG_BALANCE  /* balanced sampling */
+	CT_RNG_BALANCE, /* balanced sampling */
+	CT_RNG_SHOW     /* images that `ctrain data show` shows */
 };
 
 struct ct_rng {

@@ -49,7 +49,7 @@ SKIPPED = {
 # What is made before everything: README starts after scripts/quickstart.sh, whose data and run are there, and a reader has images.
 FIRST = r"""
 cmake --install build/release >/dev/null
-ctrain data show configs/smoke.yaml --out cat.png >/dev/null
+ctrain data show configs/smoke.yaml 0 --out cat.png >/dev/null
 """
 IMAGENET = r"""
 mkdir -p ILSVRC2012/val

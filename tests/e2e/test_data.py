@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -309,39 +310,112 @@ class Show(Case):
         text = "model: {name: mlp}\ndata: {name: idx, dir: %s, val: none}\nbatch: {global: 2}\ntrain: {epochs: 1}\n" % self.path("d")
         return self.write("c.yaml", text), pixels
 
+    def show(self, config, *args, out="x.ppm"):
+        """(standard output, (width, height, pixels))"""
+        r = self.run_ctrain("data", "show", config, *args, "--out", self.path(out), "--force")
+        return r.out, read_ppm(self.path(out))
+
+    # Images of 4 x 5 are enlarged 32 times, to cells of 160 x 128; 10 between cells, and captions of 25.
+    def cell(self, image, i, columns, sample, pixels, left=0, top=0, cell_w=160):
+        w, _, rgb = image
+        for y in range(4):
+            for x in range(5):
+                at = ((10 + top + i // columns * 163 + 32 * y + 16) * w + 10 + left + i % columns * (cell_w + 10) + 32 * x + 16) * 3
+                self.assertEqual(rgb[at:at + 3], bytes([pixels[sample * 20 + y * 5 + x]]) * 3, (i, y, x))
+
     def test_pixels(self):
         config, pixels = self.idx()
-        r = self.run_ctrain("data", "show", config, 2, 0, 3, "--out", self.path("x.ppm"))
-        self.assertIn("image 2  class 2", r.out)
-        w, h, rgb = read_ppm(self.path("x.ppm"))
-        self.assertEqual((w, h), (2 * 5 + 2, 2 * 4 + 2))
+        out, image = self.show(config, 2, 0, 3)
+        self.assertIn("image 2  class 2", out)
+        self.assertEqual(image[:2], (10 + 2 * 170, 10 + 2 * 163))
         for i, sample in enumerate((2, 0, 3)):
-            for y in range(4):
-                for x in range(5):
-                    at = ((i // 2 * 6 + y) * w + i % 2 * 7 + x) * 3
-                    self.assertEqual(rgb[at:at + 3], bytes([pixels[sample * 20 + y * 5 + x]]) * 3)
+            self.cell(image, i, 2, sample, pixels)
+        # Captions: each image has dark pixels below it, the empty cell has none.
+        for i, has in enumerate((True, True, True, False)):
+            rows = range(10 + i // 2 * 163 + 128, 10 + i // 2 * 163 + 153)
+            dark = any(image[2][(y * image[0] + 10 + i % 2 * 170) * 3:(y * image[0] + 170 + i % 2 * 170) * 3].count(22) for y in rows)
+            self.assertEqual(dark, has, i)
+        # One image alone has exactly the pixels that the model reads.
+        _, (w, h, rgb) = self.show(config, 2)
+        self.assertEqual((w, h, rgb), (5, 4, bytes(v for p in pixels[40:60] for v in (p, p, p))))
+
+    def test_before_after(self):
+        """The stored image on the left; on the right, the augmented one."""
+        config, pixels = self.idx()
+        mirrored = bytes(pixels[s * 20 + y * 5 + 4 - x] for s in range(4) for y in range(4) for x in range(5))
+        flips = set()
+        for seed in range(1, 9):
+            _, image = self.show(config, 1, "--before-after", "data.augment.flip=true", f"run.seed={seed}")
+            self.cell(image, 0, 1, 1, pixels, top=25, cell_w=324)
+            flipped = image[2][((10 + 25 + 16) * image[0] + 10 + 164 + 16) * 3] == mirrored[20]
+            self.cell(image, 0, 1, 1, mirrored if flipped else pixels, left=164, top=25, cell_w=324)
+            flips.add(flipped)
+        self.assertEqual(flips, {True, False})
+        # Compressed images are shown completely, whatever part of them the model reads.
+        config = Check.shards(self)
+        out, (w, h, _) = self.show(config, 0, 1, "--before-after")
+        self.assertEqual((w, h), (10 + 2 * (2 * 160 + 4 + 10), 10 + 25 + 160 + 10 + 25))
+        self.assertIn("2 images of 32 x 32 pixels", out)
+
+    def test_mixup(self):
+        config, _ = self.idx()
+        self.assert_last_says(self.run_ctrain("data", "show", config, "--mixup", expect=USAGE), "uses neither", r"data\.augment\.mixup=0\.2")
+        out, _ = self.show(config, "--mixup", "data.augment.mixup=1", "batch.global=4")
+        rows = re.findall(r"image (\d)  (\d) ([\d.]+) %, (\d) ([\d.]+) %", out)
+        self.assertEqual(sorted(r[0] for r in rows), ["0", "1", "2", "3"])
+        labels = (3, 1, 2, 0)
+        for a, b in (rows[:2], rows[2:]):
+            self.assertEqual((a[1], a[3]), (str(labels[int(a[0])]), str(labels[int(b[0])])))
+            self.assertEqual((a[2], a[4]), (b[2], b[4]))
+            self.assertAlmostEqual(float(a[2]) + float(a[4]), 100, delta=0.11)
+        self.run_ctrain("data", "show", config, 0, "--mixup", "data.augment.mixup=1", expect=USAGE)
+
+    def test_choice(self):
+        """Random images of all classes, one column or more per class, which depend only on the seed."""
+        config = Check.shards(self)
+        shown = {}
+        for name, args in (("a", ()), ("again", ("--epoch", 1)), ("seed", ("--seed", 7)), ("few", ("--count", 3))):
+            out, _ = self.show(config, *args)
+            shown[name] = re.findall(r"column (\d+)  image (\d+)  class (\d+)", out)
+        self.assertEqual(shown["a"], shown["again"])
+        self.assertNotEqual(shown["a"], shown["seed"])
+        self.assertEqual(len(shown["few"]), 3)
+        for rows in shown.values():
+            self.assertEqual(len({i for _, i, _ in rows}), len(rows), "an image is shown twice")
+        by_column = {}
+        for column, _, label in shown["a"]:
+            by_column.setdefault(column, set()).add(label)
+        self.assertEqual({len(labels) for labels in by_column.values()}, {1})
+        self.assertEqual(list(by_column), sorted(by_column, key=lambda c: min(map(int, by_column[c]))))
 
     def test_as_training_sees_it(self):
         config = Check.shards(self)
-        pictures = {}
-        for name, args in (("a", ()), ("again", ()), ("epoch", ("--epoch", 1)), ("seed", ("run.seed=2",)), ("alone", (5,))):
-            self.run_ctrain("data", "show", config, *args, "--out", self.path(name + ".ppm"))
-            pictures[name] = read_ppm(self.path(name + ".ppm"))
+        pictures = {name: self.show(config, 5, 6, *args)[1] for name, args in
+                    (("a", ()), ("again", ()), ("epoch", ("--epoch", 1)), ("seed", ("run.seed=2",)))}
         self.assertEqual(pictures["a"], pictures["again"])
         self.assertNotEqual(pictures["a"], pictures["epoch"])
         self.assertNotEqual(pictures["a"], pictures["seed"])
-        w, h, rgb = pictures["a"]
-        self.assertEqual((w, h), (4 * 34 - 2, 3 * 34 - 2))
-        # Image 5 is the same alone: augmentation knows no neighbours.
-        cell = b"".join(rgb[((34 + y) * w + 34) * 3:((34 + y) * w + 66) * 3] for y in range(32))
-        self.assertEqual((32, 32, cell), pictures["alone"])
-        self.run_ctrain("data", "show", config, "--count", 2, "--out", self.path("x.png"))
-        with open(self.path("x.png"), "rb") as f:
-            self.assertEqual(f.read(8), b"\x89PNG\r\n\x1a\n")
+        # Image 5 is the same alone: augmentation does not depend on other images. Here, it is enlarged 5 times.
+        w, _, rgb = pictures["a"]
+        cell = b"".join(rgb[((10 + 5 * y) * w + 10 + 5 * x) * 3:][:3] for y in range(32) for x in range(32))
+        self.assertEqual((32, 32, cell), self.show(config, 5)[1])
+
+    def test_an_existing_file_is_kept(self):
+        config, _ = self.idx()
+        self.run_ctrain("data", "show", config)
+        with open(self.path("grid.png"), "rb") as f:
+            before = f.read()
+        self.assertEqual(before[:8], b"\x89PNG\r\n\x1a\n")
+        self.assert_last_says(self.run_ctrain("data", "show", config, 1, expect=USAGE), r"grid\.png exists", "--out .* --force")
+        with open(self.path("grid.png"), "rb") as f:
+            self.assertEqual(f.read(), before)
+        self.run_ctrain("data", "show", config, 1, "--force")
+        with open(self.path("grid.png"), "rb") as f:
+            self.assertNotEqual(f.read(), before)
 
     def test_usage(self):
         config, _ = self.idx()
-        for args in ((4,), ("x",), (1, "--count", 2), ("--epoch", "x")):
+        for args in ((4,), ("x",), (1, "--count", 2), (1, "--seed", 2), ("--epoch", "x")):
             self.run_ctrain("data", "show", config, *args, expect=USAGE)
         self.run_ctrain("data", "show", config, 0, "--out", self.path("no/x.png"), expect=DATA)
 

@@ -30,6 +30,7 @@ struct ct_cli {
 	const char *filter, *sort;
 	const char *trace;
 	bool report, json, jsonl, csv, origins, seekable, force, submit, verbose, yes, dry_run, no_measure;
+	bool before_after, mixup;
 	int argc; /* the complete command line, which is passed to the workers */
 	char **argv;
 };

@@ -47,7 +47,9 @@ static const struct ct_command_text texts[] = {
 	 "ctrain data pack IMAGES/train 'out/train-%06d.tar' --short 256 --shuffle 1"},
 	{"data show", NULL,
 	 "ctrain data show configs/mnist_ddp.yaml --out grid.png\n"
-	 "ctrain data show configs/mnist_ddp.yaml 17 42 --epoch 3"},
+	 "ctrain data show configs/mnist_ddp.yaml 17 42 --epoch 3\n"
+	 "ctrain data show configs/resnet18_cifar10.yaml --before-after\n"
+	 "ctrain data show configs/resnet18_cifar10.yaml --mixup data.augment.mixup=0.2"},
 	{"init", NULL,
 	 "ctrain init images/ --out my.yaml\n"
 	 "ctrain init images/ --labels labels.csv"},
