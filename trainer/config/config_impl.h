@@ -160,7 +160,7 @@ void ct__key_format(const struct ct_key *k, const struct ct_config *c, bool yaml
 void ct__key_release(const struct ct_key *k, struct ct_config *c);
 /* Appends a description of the allowed values, such as "integer from 1 to 64" or "sgd, adamw". */
 void ct__key_describe(const struct ct_key *k, struct ct_str *out);
-void ct__key_add_range(const struct ct_key *k, struct ct_str *out); /* appends "above 0 to 1", for example */
+void ct__key_add_range(const struct ct_key *k, struct ct_str *out); /* appends "above 0 and at most 1", for example */
 void ct__str_list_release(struct ct_str_list *l);
 
 /* Applies environment variables to the keys that the command line has not set. */

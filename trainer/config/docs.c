@@ -16,18 +16,18 @@ static const char intro[] =
 	"**Precedence:** command line (`KEY=VALUE`, options such as `--procs`) > environment > file > default. Any key can be\n"
 	"set on the command line: `ctrain configs/mnist_ddp.yaml optim.lr=0.1 model.hidden=[256,128]`.\n"
 	"\n"
-	"**Inheritance:** `base: other.yaml` includes another file. Its path is relative to this file. Keys of this file override\n"
-	"those of the other one.\n"
+	"**Inheritance:** `base: other.yaml` includes another file. Its path is relative to this file. Keys in this file override\n"
+	"keys in the included file.\n"
 	"\n"
-	"**Types** come from these tables, not from the form of the value: `1e-4` is a number, and the value `no` of a string key is the\n"
-	"string \"no\". Booleans are `true` and `false`. A size or a time is a number in the unit of its key, or a number with a\n"
+	"**Types** depend on the key, not on the form of the value: `1e-4` is a number, and for a key of type string, the value `no` is\n"
+	"the string \"no\". Booleans are `true` and `false`. A size or a time is a number in the unit of its key, or a number with a\n"
 	"unit: `512KiB`, `4MiB`, `1GiB`, `500ms`, `30s`, `10min`, `1h`. Paths are relative to the current directory.\n"
 	"\n"
-	"**Keys that exclude each other** (such as `batch.global` and `batch.per_rank`): the key from the source with the higher\n"
-	"precedence is used, and both in the same source are an error. The same rule applies to keys that belong to another\n"
-	"model, data set, optimizer or schedule than the selected one.\n"
+	"**Keys that exclude each other** (such as `batch.global` and `batch.per_rank`): ctrain uses the key from the source with the\n"
+	"higher precedence. If both keys are in the same source, this is an error. The same rule applies to keys that belong to\n"
+	"another model, data set, optimizer or schedule than the selected one.\n"
 	"\n"
-	"**YAML:** one document of at most 1 MiB in UTF-8; anchors and aliases work, tags and merge keys (`<<`) are refused.\n"
+	"**YAML:** the file is one document of at most 1 MiB in UTF-8. Anchors and aliases work; tags and merge keys (`<<`) are refused.\n"
 	"\n"
 	"**Editors** complete and check keys with [config.schema.json](config.schema.json). Start the file with\n"
 	"`# yaml-language-server: $schema=PATH/TO/docs/config.schema.json`.\n";
@@ -143,8 +143,8 @@ static void add_synonyms(struct ct_str *out)
 	const struct ct_value_synonym *v;
 
 	ct_str_add(out, "\n## Names from other tools\n\nPyTorch, timm, Lightning, Keras and others use these names. ctrain "
-			"refuses them, and the message names the key\nto write instead. A word with a dot is meant in this "
-			"section only.\n\n| other tools | ctrain | remark |\n| --- | --- | --- |\n");
+			"refuses them, and the message names the key\nto write instead. A name with a dot is only recognized in its "
+			"section.\n\n| other tools | ctrain | remark |\n| --- | --- | --- |\n");
 	for (size_t i = 0; (s = ct__synonym_at(i)); i++) {
 		ct_str_add(out, "| ");
 		add_words(s->words, out);

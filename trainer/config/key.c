@@ -52,9 +52,9 @@ void ct__key_add_range(const struct ct_key *k, struct ct_str *out)
 {
 	bool open_lo = k->flags & CT_KEY_OPEN_LO, open_hi = k->flags & CT_KEY_OPEN_HI;
 
-	ct_str_add(out, open_lo ? "above " : "from ");
+	ct_str_add(out, open_lo ? "above " : open_hi ? "at least " : "from ");
 	ct_str_add_f64(out, k->lo);
-	ct_str_add(out, open_hi ? " to below " : " to ");
+	ct_str_add(out, open_hi ? " and below " : open_lo ? " and at most " : " to ");
 	ct_str_add_f64(out, k->hi);
 }
 
@@ -63,8 +63,8 @@ void ct__key_describe(const struct ct_key *k, struct ct_str *out)
 	static const char *const kinds[] = {
 		[CT_KEY_INT] = "integer",
 		[CT_KEY_FLOAT] = "number",
-		[CT_KEY_MIB] = "number of MiB (or 512KiB, 4MiB, 1GiB)",
-		[CT_KEY_SECONDS] = "number of seconds (or 500ms, 30s, 10min, 1h)",
+		[CT_KEY_MIB] = "number of MiB",
+		[CT_KEY_SECONDS] = "number of seconds",
 		[CT_KEY_BOOL] = "true or false",
 		[CT_KEY_STR] = "string",
 		[CT_KEY_ENUM] = "string",
@@ -88,6 +88,10 @@ void ct__key_describe(const struct ct_key *k, struct ct_str *out)
 		return;
 	ct_str_add(out, " ");
 	ct__key_add_range(k, out);
+	if (k->type == CT_KEY_MIB)
+		ct_str_add(out, ", or a size such as 512KiB or 1GiB");
+	if (k->type == CT_KEY_SECONDS)
+		ct_str_add(out, ", or a time such as 30s or 10min");
 	if (k->flags & CT_KEY_AUTO)
 		ct_str_add(out, ", or auto");
 	if (k->flags & CT_KEY_RANGE)

@@ -26,19 +26,19 @@ static struct meaning meaning_of(enum ct_status st)
 	case CT_USAGE:
 		return (struct meaning){
 			"The command line or the environment contradicts itself, or has an unknown option.",
-			"Read the message: it has the option or variable and both values. `ctrain help COMMAND` lists the options."};
+			"Read the message: it shows the option or variable and both values. `ctrain help COMMAND` lists the options."};
 	case CT_CONFIG:
 		return (struct meaning){
-			"The configuration has an unknown key, a value out of range, or values that exclude each other.",
-			"The message has file, line and column. `ctrain check CONFIG` lists all mistakes at once; `ctrain help KEY` explains a key."};
+			"The configuration has an unknown key, a value that is out of range, or values that exclude each other.",
+			"The message shows the file, line and column. `ctrain check CONFIG` lists all mistakes at once; `ctrain help KEY` explains a key."};
 	case CT_UNSUPPORTED:
 		return (struct meaning){
-			"The config asks for a back end, an engine or a precision that this build or machine does not have.",
-			"`ctrain info` lists what is available, and why the rest is not."};
+			"The config requests a back end, an engine or a precision that this build or machine does not have.",
+			"`ctrain info` lists what is available, and why other parts are not available."};
 	case CT_MISMATCH:
 		return (struct meaning){
-			"Ranks disagree: about the config, the model, the number of ranks, the program version or a collective.",
-			"Start all ranks with the same program, file and options. The message has the rank and both values. `ctrain doctor` compares the nodes."};
+			"Ranks disagree about the config, the model, the number of ranks, the program version or a collective.",
+			"Start all ranks with the same program, file and options. The message shows the rank and both values. `ctrain doctor` compares the nodes."};
 	case CT_DATA:
 		return (struct meaning){
 			"A file is damaged or is not in the expected format, or too many samples are unreadable.",
@@ -49,22 +49,22 @@ static struct meaning meaning_of(enum ct_status st)
 	case CT_DEVICE:
 		return (struct meaning){
 			"A device has failed or reported an error.",
-			"Run the command again; if it fails again, `ctrain doctor` shows lost GPUs and errors of the driver. Then use another host."};
+			"Run the command again; if it fails again, use another host. `ctrain doctor` shows lost GPUs and driver errors."};
 	case CT_NOMEM:
 		return (struct meaning){
-			"Memory of the host or of a device is used up, or a limit (ulimit, /dev/shm) is too small.",
-			"Lower batch.per_rank or raise train.accumulate; `ctrain plan CONFIG` shows what the run needs."};
+			"There is no memory left on the host or on a device, or a limit (ulimit, /dev/shm) is too small.",
+			"Lower batch.per_rank or raise train.accumulate; `ctrain plan CONFIG` shows how much memory the run needs."};
 	case CT_COMM:
 		return (struct meaning){
 			"A connection could not be opened, or a message could not be sent.",
-			"`ctrain doctor CONFIG` with the same launch options on every node shows which nodes do not reach each other, and why."};
+			"Run `ctrain doctor CONFIG` with the same launch options on every node. It shows which nodes cannot reach each other, and why."};
 	case CT_PEER_LOST:
 		return (struct meaning){
 			"Another rank has ended, was killed, or is no longer reachable. This rank is not the cause.",
-			"Look at the message and the log of the rank that is named: RUN/log/rank-*.log. Then run the command again: it continues from the last checkpoint."};
+			"Read the message, which names the rank, and the log of this rank (RUN/log/rank-*.log). Then run the command again: it continues from the last checkpoint."};
 	case CT_TIMEOUT:
 		return (struct meaning){
-			"Something did not happen before its deadline: a rank did not join, or did not take part in a collective.",
+			"A rank did not join the run, or did not take part in a collective, before the deadline.",
 			"The message names the rank. Check that this rank was started and is not stopped or overloaded; dist.timeout and dist.rendezvous_timeout set the deadlines."};
 	case CT_CANCELLED:
 		return (struct meaning){"The operation was ended because the run had failed elsewhere.",
@@ -76,10 +76,10 @@ static struct meaning meaning_of(enum ct_status st)
 	case CT_IO:
 		return (struct meaning){
 			"A file could not be written, read or locked: no space, no permission, a limit, or another run in the same directory.",
-			"The message has the path and the reason of the system. Free space, or set run.dir."};
+			"The message shows the path, and the reason that the system gives. Free space, or set run.dir."};
 	case CT_BUG:
 		return (struct meaning){
-			"ctrain has found a mistake in itself.",
+			"ctrain has found a bug in itself.",
 			"Report it with the message, the output of `ctrain info --report RUN_DIRECTORY`, and that of the command with CTRAIN_LOG=debug."};
 	case CT_INTERRUPTED:
 		return (struct meaning){"The run was stopped by a signal after it had saved a checkpoint.",
@@ -187,8 +187,8 @@ static const char intro[] =
 	"\n"
 	"<!-- Written by `ctrain explain --out docs/DOCTOR.md` from the tables in trainer/doctor/; a test compares it. -->\n"
 	"\n"
-	"`ctrain doctor CONFIG.yaml` checks before a run whether hosts, network, directories and devices are as the run needs them. Start it\n"
-	"on every node, with the options of the run:\n"
+	"`ctrain doctor CONFIG.yaml` checks before a run whether the hosts, network, directories and devices meet the needs of the run. Start\n"
+	"it on every node, with the options of the run:\n"
 	"\n"
 	"```sh\n"
 	"ctrain doctor CONFIG.yaml --nodes 2 --node-rank 0 --master-addr 10.0.0.1       # on the first node\n"
@@ -197,16 +197,16 @@ static const char intro[] =
 	"ctrain doctor                                                                  # this host only\n"
 	"```\n"
 	"\n"
-	"The nodes meet on the master port with the secret of the run, exchange what they know about themselves, connect to each other, and\n"
-	"measure each link for a tenth of a second. Node 0 prints a table of the nodes, the speed of each link, and the findings. Each finding\n"
-	"has the node, what is wrong, why it matters, and the command or setting that repairs it. Doctor changes nothing; the files that it\n"
-	"writes to measure the run directory are removed.\n"
+	"The nodes meet on the master port with the secret of the run. They exchange facts about themselves, connect to each other, and measure\n"
+	"each link for a tenth of a second. Node 0 prints a table of the nodes, the speed of each link, and the findings. Each finding names the\n"
+	"node, what is wrong, why it matters, and the command or setting that repairs it. `ctrain doctor` changes nothing: it removes the files\n"
+	"that it writes to measure the run directory.\n"
 	"\n"
-	"`--json` prints findings, facts and links as JSON. The exit code is 0 if there are no findings, else the exit code of the worst finding:\n"
-	"of the first error, or of the first warning if there are no errors. All nodes end with the same code.\n"
+	"`--json` prints the findings, facts and links as JSON. The exit code is 0 if there are no findings. Otherwise, it is the code of the\n"
+	"first error, or of the first warning if there are no errors. All nodes end with the same code.\n"
 	"\n"
-	"Before a run on several nodes, ctrain makes the checks of each node that need no measurement. Warnings are logged, and errors end the\n"
-	"run before it starts.\n"
+	"Before a run on several nodes, ctrain does all checks of single nodes that need no measurement. It logs warnings, and errors end the run\n"
+	"before training starts.\n"
 	"\n"
 	"`ctrain explain NAME` explains a check, a status or an exit code.\n"
 	"\n";
