@@ -61,7 +61,7 @@ static void wrong_world(struct ct_world *world, void *arg)
 
 /* ---- messages that the library copies without waiting for the receiver */
 
-/* Nobody receives, so after some messages a send waits. */
+/* No rank receives, so after some messages a send waits. */
 static void sender_alone(struct ct_world *world, void *arg)
 {
 	ct_comm *c = open_comm(world, arg);
