@@ -102,7 +102,8 @@ unpack() { # SUITE ROOT
 # Runs shell code in the chroot's work tree, with mounts and processes that end with it.
 inside() { # SUITE ROOT SECONDS CODE
 	local cache=${CCACHE_DIR:-$(ccache --get-config cache_dir 2>/dev/null || true)}
-	mkdir -p "$work/$1.archives/partial" "$wheels" ${cache:+"$cache"}
+	local archives=${2%.root}.archives
+	mkdir -p "$archives/partial" "$wheels" ${cache:+"$cache"}
 	# shellcheck disable=SC2016 # the variables are those of the inner shell
 	timeout --kill-after=5 "$3" unshare --mount --pid --fork --kill-child --propagation private sh -c '
 		set -e
@@ -115,7 +116,7 @@ inside() { # SUITE ROOT SECONDS CODE
 		[ -z "$3" ] || mount --bind "$3" "$1/root/.cache/ccache"
 		[ ! -d "$4" ] || { mount --bind "$4" "$1/work/shared" && mount -o remount,bind,ro "$1/work/shared"; }
 		exec chroot "$1" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
-			bash -c "set -e -o pipefail; cd /work/ctrain; $5"' sh "$2" "$work/$1.archives" "$cache" "$shared" "$4" "$wheels" </dev/null
+			bash -c "set -e -o pipefail; cd /work/ctrain; $5"' sh "$2" "$archives" "$cache" "$shared" "$4" "$wheels" </dev/null
 }
 
 # Runs one part and reports it. The code ends at the first command that fails.
@@ -128,7 +129,6 @@ part() { # SUITE ROOT NAME CODE
 		echo "failed $3" >>"$work-$1.txt"
 		echo "chroot $1: $3: FAILED after $((SECONDS - start)) s; the end of $log:"
 		tail -n 60 "$log"
-		failed=1
 	fi
 }
 
@@ -158,7 +158,6 @@ run_cuda() { # SUITE ROOT
 		;;
 	*)
 		echo "failed cuda" >>"$work-$1.txt"
-		failed=1
 		return
 		;;
 	esac
@@ -222,13 +221,16 @@ after_c_library='
 	apt-get -qq -y remove ctrain libctrain-infer0 >/dev/null
 	test ! -e /usr/bin/ctrain -a ! -e /usr/share/ctrain -a ! -e /usr/include/ctrain_infer.h'
 
+# Another system, with the packages, the run of quickstart, and a directory of archives that apt can lock.
 run_deb() { # SUITE ROOT
 	local bare=$work/$1-bare.root
 	if ! ls "$2"/work/packages/*.deb >/dev/null 2>&1; then
 		printf 'failed %s\n' deb c-library >>"$work-$1.txt"
-		failed=1
 		return
 	fi
+	rm -rf "$work/$1-bare.archives"
+	cp -rl "$work/$1.archives" "$work/$1-bare.archives"
+	rm -f "$work/$1-bare.archives/lock"
 	unpack "$1" "$bare"
 	mkdir "$bare/work/packages" "$bare/work/quickstart"
 	cp "$2"/work/packages/*.deb "$bare/work/packages"
@@ -237,7 +239,7 @@ run_deb() { # SUITE ROOT
 	part "$1" "$bare" c-library "$before_c_library
 		$c_library
 		$after_c_library"
-	rm -rf --one-file-system "$bare"
+	rm -rf --one-file-system "$bare" "$work/$1-bare.archives"
 }
 
 has_quick() { # SUITE
@@ -256,9 +258,11 @@ run_suite() { # SUITE
 		build/release/ctrain info
 		build/release/ctrain configs/smoke.yaml"
 	part "$1" "$root" package "$package"
-	run_deb "$1" "$root"
+	run_deb "$1" "$root" & # mostly waits for apt
+	local bare=$!
 	printf '%s\n' "$doc_commands" >"$root/work/doc_commands.sh"
 	part "$1" "$root" docs 'cp -r ../first/runs ../first/datasets . && bash ../doc_commands.sh'
+	wait $bare
 	rm -rf --one-file-system "$root/work/ctrain"
 	mv "$root/work/first" "$root/work/ctrain"
 	if has_quick "$1"; then
@@ -297,5 +301,6 @@ for suite in "${suites[@]}"; do
 		continue
 	fi
 	run_suite "$suite"
+	! grep -q ^failed "$work-$suite.txt" || failed=1
 done
 exit $failed

@@ -157,7 +157,7 @@ def script(steps):
             lines.append(first)
         where = f"{page}:{line}"
         quoted = command.replace("'", "'\\''")
-        lines.append(f"echo '== {where}: {quoted}'\n{{\n{command}\n}} || {{ echo 'FAILED with exit code '$?': {where}'; exit 1; }}")
+        lines.append(f"echo \"== $SECONDS s  {where}: \"'{quoted}'\n{{\n{command}\n}} || {{ echo 'FAILED with exit code '$?': {where}'; exit 1; }}")
     return "\n".join(lines) + "\n"
 
 
