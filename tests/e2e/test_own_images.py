@@ -138,6 +138,17 @@ class OwnImages(Case):
         self.assertIn('  val_labels: "validate.csv"\n', read_text(self.path("two.yaml")))
         self.assertRegex(self.run_ctrain("data", "check", self.path("two.yaml")).out, r"(?m)^val: 4 samples, 0 bad")
 
+    def test_labels_with_a_split_column(self):
+        rows = self.labels(per_class=(4, 4))
+        self.write_rows("photos/labels.csv", [(a, b, "valid" if a.endswith("3") else "train") for a, b in rows], header="file,label,data set")
+        r = self.run_ctrain("init", "photos")
+        self.assertRegex(r.out, r'(?m)^evaluate +on 2 images of the same file, which column "data set" selects$')
+        text = read_text(self.path("photos.yaml"))
+        self.assertIn('    split: "data set" ', text)
+        self.assertNotIn("val_fraction", text)
+        got = self.run_ctrain("data", "stats", self.path("photos.yaml"), "--json").json()
+        self.assertEqual([s["images"] for s in got["sets"]], [6, 2])
+
     def test_labels_mistakes(self):
         rows = self.labels(per_class=(2, 2))
         self.write_rows("photos/labels.csv", rows + [("2-000", "fox")])

@@ -112,9 +112,10 @@ static void print_found(const struct ct_init_facts *f, const struct ct_recipe *r
 		printf(", of %u sampled images\n", s->n);
 	printf("color     mean %.4f %.4f %.4f, standard deviation %.4f %.4f %.4f\n", s->mean[0], s->mean[1], s->mean[2],
 	       s->std[0], s->std[1], s->std[2]);
-	if (l->has_val && l->labels[0])
-		printf("evaluate  on %u images of %s\n", f->n_val,
-		       l->val_labels[0] ? l->val_labels : "the same file, as its split column states");
+	if (l->split_column[0])
+		printf("evaluate  on %u images of the same file, which column \"%s\" selects\n", f->n_val, l->split_column);
+	else if (l->val_labels[0])
+		printf("evaluate  on %u images of %s\n", f->n_val, l->val_labels);
 	else if (l->has_val)
 		printf("evaluate  on %u images in %s/%s\n", f->n_val, l->dir, l->val);
 	else

@@ -14,6 +14,7 @@ struct ct_layout {
 	 * directories */
 	char labels[CT_LAYOUT_PATH], val_labels[CT_LAYOUT_PATH];
 	char image_column[64], class_column[64]; /* of `labels` */
+	char split_column[64];                   /* the same; "": it does not divide the images */
 	bool has_val; /* there are separate evaluation images: a directory, val_labels, or a split column in `labels` */
 };
 

@@ -18,7 +18,7 @@ struct list {
 	char file[CT_LAYOUT_PATH]; /* relative to the directory */
 	char root[256];            /* the directory of its images */
 	char image[64], label[64]; /* columns */
-	bool divided;              /* has training and evaluation images */
+	char split[64];            /* column; "": all are training images */
 };
 
 struct finder {
@@ -99,7 +99,8 @@ static enum ct_status take_list(struct finder *f, const char *file, const char *
 	CT_TRY(copy(out->root, sizeof(out->root), root));
 	CT_TRY(copy(out->image, sizeof(out->image), list->image));
 	CT_TRY(copy(out->label, sizeof(out->label), list->label));
-	out->divided = list->per_part[CT_LABEL_VAL] + list->per_part[CT_LABEL_TEST] > 0;
+	if (list->per_part[CT_LABEL_VAL] + list->per_part[CT_LABEL_TEST] > 0)
+		CT_TRY(copy(out->split, sizeof(out->split), list->split));
 	f->n++;
 	return CT_OK;
 }
@@ -193,15 +194,16 @@ static enum ct_status choose(const struct finder *f, struct ct_layout *l)
 		train = list_named(f, "labels", NULL);
 	if (!train)
 		return ambiguous(f);
-	if (!train->divided)
+	if (!train->split[0])
 		val = list_named(f, "val", train);
-	if (!train->divided && !val)
+	if (!train->split[0] && !val)
 		val = list_named(f, "test", train);
 	CT_TRY(copy(l->labels, sizeof(l->labels), train->file));
 	CT_TRY(copy(l->train, sizeof(l->train), train->root));
 	CT_TRY(copy(l->image_column, sizeof(l->image_column), train->image));
 	CT_TRY(copy(l->class_column, sizeof(l->class_column), train->label));
-	l->has_val = train->divided || val;
+	CT_TRY(copy(l->split_column, sizeof(l->split_column), train->split));
+	l->has_val = train->split[0] || val;
 	if (!val)
 		return CT_OK;
 	CT_TRY(copy(l->val_labels, sizeof(l->val_labels), val->file));

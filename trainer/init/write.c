@@ -58,6 +58,11 @@ static void add_labels(const struct ct_layout *l, struct ct_str *out)
 	add_quoted(l->image_column, out);
 	ct_str_add(out, "          # the column with the images, relative to train.path\n    class: ");
 	add_quoted(l->class_column, out);
+	if (l->split_column[0]) {
+		ct_str_add(out, "\n    split: ");
+		add_quoted(l->split_column, out);
+		ct_str_add(out, "       # the column with train, val or test");
+	}
 	if (!l->val_labels[0])
 		return;
 	ct_str_add(out, "\n  val_labels: ");
