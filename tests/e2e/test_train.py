@@ -52,6 +52,49 @@ def tb_records(path):
     return records
 
 
+def protobuf(data):
+    """{field number: [values]} of a serialized protobuf message; messages and strings are bytes."""
+    fields, at = {}, 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            value = varint()
+        elif key & 7 in (1, 5):
+            form = "<d" if key & 7 == 1 else "<f"
+            value, = struct.unpack_from(form, data, at)
+            at += struct.calcsize(form)
+        else:
+            n = varint()
+            value = data[at:at + n]
+            at += n
+        fields.setdefault(key >> 3, []).append(value)
+    assert at == len(data)
+    return fields
+
+
+def tb_values(directory):
+    """{tag: {step: fields of Summary.Value}} of the event files of a run."""
+    values = {}
+    for path in glob.glob(os.path.join(directory, "*")):
+        for event in map(protobuf, tb_records(path)):
+            for value in protobuf(event[5][0]).get(1, []) if 5 in event else []:
+                value = protobuf(value)
+                values.setdefault(value[1][0].decode(), {})[event.get(2, [0])[0]] = value
+    return values
+
+
 def write_safetensors(path, tensors):
     """What harness.safetensors reads."""
     header, at = {}, 0
@@ -172,6 +215,48 @@ class RunFolder(Case):
         self.assertIn(b"brain.Event:2", records[0])
         self.assertGreaterEqual(len(records), 2 * TINY_STEPS_PER_EPOCH)
         self.assertTrue(any(b"loss" in r for r in records))
+        values = tb_values(self.path("run", "tb"))
+        last = 2 * TINY_STEPS_PER_EPOCH
+        # Histograms of each epoch; those of the last one have the weights of the checkpoint.
+        tensors, _ = safetensors(self.path("run", "checkpoints", "last", "model.safetensors"))
+        for name, (_, _, data) in tensors.items():
+            weights = struct.unpack(f"<{len(data) // 4}f", data)
+            for group in ("weights", "gradients"):
+                self.assertEqual(sorted(values[f"{group}/{name}"]), [TINY_STEPS_PER_EPOCH, last])
+                h = protobuf(values[f"{group}/{name}"][last][5][0])
+                limits, counts = (struct.unpack("<64d", h[field][0]) for field in (6, 7))
+                self.assertEqual(list(limits), sorted(limits))
+                self.assertEqual((sum(counts), h[3]), (len(weights), [len(weights)]))
+                self.assertTrue(h[1][0] < h[2][0] == limits[-1])
+            h = protobuf(values[f"weights/{name}"][last][5][0])
+            self.assertEqual((h[1][0], h[2][0]), (min(weights), max(weights)))
+            self.assertAlmostEqual(h[4][0], sum(weights), delta=1e-9)
+            self.assertAlmostEqual(h[5][0], sum(w * w for w in weights), delta=1e-9)
+            limits, counts = (struct.unpack("<64d", protobuf(values[f"weights/{name}"][last][5][0])[field][0]) for field in (6, 7))
+            self.assertAlmostEqual(sum(counts[:20]), sum(w < limits[19] for w in weights), delta=2)  # values at a limit
+        # Images: the samples of the first epoch, the mistakes of the best evaluation, and the filters of each epoch.
+        for tag, steps, size in (("training", [TINY_STEPS_PER_EPOCH], (82, 54)), ("mistakes", None, (82, 54)),
+                                 ("first_layer", [TINY_STEPS_PER_EPOCH, last], (16 * 13 - 1, 2 * 13 - 1))):
+            found = values["images/" + tag]
+            self.assertEqual(sorted(found), steps or sorted(found))
+            for value in found.values():
+                image = protobuf(value[4][0])
+                self.assertEqual((image[2][0], image[1][0], image[3][0]), (*size, 3))
+                self.assertEqual(struct.unpack(">II", image[4][0][16:24]), size)
+        # Hyperparameters: their names and types, their values, and the end.
+        content = {}
+        for tag, field in (("experiment", 2), ("session_start_info", 3), ("session_end_info", 4)):
+            plugin = protobuf(protobuf(values[f"_hparams_/{tag}"][0][9][0])[1][0])
+            self.assertEqual(plugin[1], [b"hparams"])
+            content[tag] = protobuf(protobuf(plugin[2][0])[field][0])
+        kinds = {i[1][0].decode(): i[4][0] for i in map(protobuf, content["experiment"][4])}
+        self.assertEqual((kinds["optim.lr"], kinds["model.name"]), (3, 1))
+        metrics = {protobuf(protobuf(m)[1][0])[2][0].decode() for m in content["experiment"][5]}
+        self.assertLessEqual(metrics, set(values))
+        entries = {e[1][0].decode(): protobuf(e[2][0]) for e in map(protobuf, content["session_start_info"][1])}
+        self.assertEqual((entries["optim.lr"], entries["model.name"]), ({2: [0.05]}, {3: [b"mlp"]}))
+        self.assertEqual(set(entries), set(kinds))
+        self.assertEqual(content["session_end_info"][1], [1])
         self.train("log.tensorboard=false", run="without")
         self.assertFalse(os.path.exists(self.path("without", "tb")) and os.listdir(self.path("without", "tb")))
 

@@ -244,6 +244,8 @@ enum ct_status ct_outputs_open(struct ct_session *s, ct_metrics_log **m)
 	CT_TRY(write_classes(s));
 	CT_TRY(ct_nan_report_remove(s->run_dir));
 	CT_TRY(ct_metrics_open(s->run_dir, s->state.step, s->cfg->log.tensorboard, s->console, m));
+	if (ct_metrics_has_board(*m))
+		CT_TRY(ct_metrics_hparams(*m, s->config_lines));
 	if (getenv(CT_ENV_RESTART_LINE))
 		CT_TRY(ct_metrics_restart(*m, getenv(CT_ENV_RESTART_LINE), s->state.step));
 	CT_TRY(ct_metrics_run(*m, run_fields(s)));

@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/launch/signals.h"
+#include "trainer/loop/board.h"
 #include "trainer/loop/epoch_times.h"
 #include "trainer/loop/hooks.h"
 #include "trainer/loop/meter.h"
@@ -348,6 +349,13 @@ static void run_epoch_hook(struct loop *l)
 	ct_meter_exclude_since(&l->meter, t0);
 }
 
+static void write_board(struct loop *l)
+{
+	const int64_t t0 = ct_now_ns();
+	ct_board_epoch(l->s, l->metrics);
+	ct_meter_exclude_since(&l->meter, t0);
+}
+
 /* Evaluates and saves if that is due, when no posted step is left. *done: training is finished. */
 static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 {
@@ -364,8 +372,10 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 	t->finished = t->step >= s->plan.total_steps || ct_train_eval_reached_target(s) || ct_patience_is_over(s);
 	if (is_save_due(l, t->step) || best || l->save_now || l->stop || l->regroup || t->finished)
 		CT_TRY(save(l, best));
-	if (end_of_epoch)
+	if (end_of_epoch) {
 		run_epoch_hook(l);
+		write_board(l);
+	}
 	l->save_now = false;
 	*done = t->finished;
 	return CT_OK;

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "trainer/loop/board.h"
 #include "trainer/loop/patience.h"
 #include "trainer/results/eval_files.h"
 
@@ -76,6 +77,7 @@ void ct_train_eval_write(const struct ct_train_eval *e)
 		ct_error_clear();
 	}
 	ct_free(dir);
+	ct_board_mistakes(e->s, e->metrics, &e->best);
 }
 
 void ct_train_eval_release(struct ct_train_eval *e)

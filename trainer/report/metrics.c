@@ -259,6 +259,8 @@ enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s)
 	ct_json_set_f64(j, "last_loss", s->last_loss);
 	CT_TRY(put_line(m, j));
 	CT_TRY(ct_fd_sync(m->fd, m->path));
+	if (m->tb)
+		CT_TRY(ct__tb_end(m->tb, true));
 	ct_console_summary(m->console, s);
 	return CT_OK;
 }
@@ -276,9 +278,29 @@ void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double 
 	ct_json_set_str(j, "error", ct_status_name(keep.status));
 	ct_json_set_str(j, "message", keep.message);
 	/* If the disk is the cause of the failure, this line is lost, too. */
-	if (put_line(m, j) < 0 || ct_fd_sync(m->fd, m->path) < 0)
+	if (put_line(m, j) < 0 || ct_fd_sync(m->fd, m->path) < 0 || (m->tb && ct__tb_end(m->tb, false) < 0))
 		CT_DEBUG("cannot write the `end` line to metrics.jsonl: %s", ct_error_message());
 	(void)ct_error_restore(&keep);
+}
+
+bool ct_metrics_has_board(const ct_metrics_log *m)
+{
+	return m->tb != NULL;
+}
+
+enum ct_status ct_metrics_image(ct_metrics_log *m, uint64_t step, const char *tag, const struct ct_tb_image *image)
+{
+	return ct__tb_image(m->tb, step, tag, image);
+}
+
+enum ct_status ct_metrics_histogram(ct_metrics_log *m, uint64_t step, const char *tag, const float *v, size_t n)
+{
+	return ct__tb_histogram(m->tb, step, tag, v, n);
+}
+
+enum ct_status ct_metrics_hparams(ct_metrics_log *m, const char *lines)
+{
+	return ct__tb_hparams(m->tb, lines);
 }
 
 void ct_metrics_progress(ct_metrics_log *m, const struct ct_progress *p)

@@ -76,6 +76,21 @@ void ct_metrics_progress(ct_metrics_log *m, const struct ct_progress *p);
 /* Write a line of the kind "straggler" or "nan". Take fields. */
 enum ct_status ct_metrics_straggler(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
 enum ct_status ct_metrics_nan(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
+/* What only TensorBoard shows. Call these only if ct_metrics_has_board returns true. Tags have at most 127 bytes. */
+struct ct_tb_image {
+	const char *png;
+	size_t n;
+	int h, w;
+};
+bool ct_metrics_has_board(const ct_metrics_log *m);
+enum ct_status ct_metrics_image(ct_metrics_log *m, uint64_t step, const char *tag,
+				const struct ct_tb_image *image) CT_MUST_CHECK;
+/* Writes a histogram with 64 bins of equal width. Of more than 1,048,576 values, it counts one of k, at equal distances. Values
+ * that are not finite are ignored. */
+enum ct_status ct_metrics_histogram(ct_metrics_log *m, uint64_t step, const char *tag, const float *v, size_t n) CT_MUST_CHECK;
+/* Writes the hyperparameters, lines of the form "key=value". ct_metrics_end and ct_metrics_failed write the end of the
+ * session. */
+enum ct_status ct_metrics_hparams(ct_metrics_log *m, const char *lines) CT_MUST_CHECK;
 /* Prints a line of text above the live line, such as the start banner, on the console only. */
 void ct_metrics_say(ct_metrics_log *m, const char *fmt, ...) CT_PRINTF(2, 3);
 

@@ -96,18 +96,25 @@ static void start_event(struct message *m, uint64_t step)
 	}
 }
 
-static enum ct_status write_record(ct_tb *tb, const struct message *m)
+/* Makes a record [n + 16] of the event [n]. */
+static void make_record(const uint8_t *event, size_t n, uint8_t *record)
 {
-	uint8_t record[sizeof(m->bytes) + 16];
-	uint64_t len = m->len;
+	uint64_t len = n;
 	uint32_t crc;
 
 	memcpy(record, &len, 8);
 	crc = ct__crc32c_masked(record, 8);
 	memcpy(record + 8, &crc, 4);
-	memcpy(record + 12, m->bytes, m->len);
-	crc = ct__crc32c_masked(m->bytes, m->len);
-	memcpy(record + 12 + m->len, &crc, 4);
+	memcpy(record + 12, event, n);
+	crc = ct__crc32c_masked(event, n);
+	memcpy(record + 12 + n, &crc, 4);
+}
+
+static enum ct_status write_record(ct_tb *tb, const struct message *m)
+{
+	uint8_t record[sizeof(m->bytes) + 16];
+
+	make_record(m->bytes, m->len, record);
 	return ct_fd_write_all(tb->fd, record, m->len + 16, tb->path);
 }
 
@@ -203,4 +210,27 @@ enum ct_status ct__tb_scalars(ct_tb *tb, uint64_t step, const struct ct_tb_scala
 	put_block(&event, EVENT_SUMMARY, summary.bytes, summary.len);
 	CT_TRY(write_record(tb, &event));
 	return ct_file_still_at(tb->fd, tb->path);
+}
+
+/* A value may be much larger than a message of scalars. */
+enum ct_status ct__tb_value(ct_tb *tb, uint64_t step, const char *value, size_t n)
+{
+	struct message head, summary = {.len = 0};
+	uint8_t *event, *record;
+
+	put_key(&summary, SUMMARY_VALUE, WIRE_BYTES);
+	put_varint(&summary, n);
+	start_event(&head, step);
+	put_key(&head, EVENT_SUMMARY, WIRE_BYTES);
+	put_varint(&head, summary.len + n);
+	put_bytes(&head, summary.bytes, summary.len);
+	const size_t len = head.len + n;
+	CT_TRY_ALLOC(event = ct_calloc(2 * len + 16, 1));
+	record = event + len;
+	memcpy(event, head.bytes, head.len);
+	memcpy(event + head.len, value, n);
+	make_record(event, len, record);
+	enum ct_status st = ct_fd_write_all(tb->fd, record, len + 16, tb->path);
+	ct_free(event);
+	return st < 0 ? st : ct_file_still_at(tb->fd, tb->path);
 }

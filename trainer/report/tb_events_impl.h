@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "base/status.h"
+#include "trainer/report/metrics.h"
 
 typedef struct ct_tb ct_tb;
 
@@ -22,6 +22,15 @@ enum ct_status ct__tb_open(const char *dir, uint64_t resume_step, ct_tb **out) C
 void ct__tb_close(ct_tb *tb);
 /* Writes one event with up to 16 scalars. */
 enum ct_status ct__tb_scalars(ct_tb *tb, uint64_t step, const struct ct_tb_scalar *scalars, size_t n) CT_MUST_CHECK;
+
+/* Writes one event with a value, a serialized Summary.Value. */
+enum ct_status ct__tb_value(ct_tb *tb, uint64_t step, const char *value, size_t n) CT_MUST_CHECK;
+
+/* tb_summary.c: the functions of trainer/report/metrics.h. ct__tb_end writes the end of the session that ct__tb_hparams begins. */
+enum ct_status ct__tb_image(ct_tb *tb, uint64_t step, const char *tag, const struct ct_tb_image *image) CT_MUST_CHECK;
+enum ct_status ct__tb_histogram(ct_tb *tb, uint64_t step, const char *tag, const float *v, size_t n) CT_MUST_CHECK;
+enum ct_status ct__tb_hparams(ct_tb *tb, const char *lines) CT_MUST_CHECK;
+enum ct_status ct__tb_end(ct_tb *tb, bool success) CT_MUST_CHECK;
 
 /* CRC-32C (Castagnoli, RFC 3720), and the masked form (rotated, plus a constant) that TFRecords contain. */
 uint32_t ct__crc32c(const void *p, size_t n);

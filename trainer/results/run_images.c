@@ -154,11 +154,19 @@ int ct_run_images_find_filters(const struct ct_report_data *data, ct_tensor_dims
 	return -1;
 }
 
+void ct_run_images_filters_size(const struct ct_filters *l, int *width, int *height)
+{
+	const int columns = l->n < FILTER_COLUMNS ? l->n : FILTER_COLUMNS, rows = (l->n + columns - 1) / columns;
+	*width = columns * (l->w + 1) - 1;
+	*height = rows * (l->h + 1) - 1;
+}
+
 enum ct_status ct_run_images_draw_filters(const struct ct_filters *l, const float *v, struct ct_str *png)
 {
 	const int n = l->n, c = l->c, h = l->h, w = l->w;
-	const int columns = n < FILTER_COLUMNS ? n : FILTER_COLUMNS, rows = (n + columns - 1) / columns;
-	const int width = columns * (w + 1) - 1, height = rows * (h + 1) - 1;
+	const int columns = n < FILTER_COLUMNS ? n : FILTER_COLUMNS;
+	int width, height;
+	ct_run_images_filters_size(l, &width, &height);
 	uint8_t *rgb;
 	CT_TRY_ALLOC(rgb = CT_NEW_ARRAY(uint8_t, (size_t)width * (size_t)height * 3));
 	memset(rgb, 128, (size_t)width * (size_t)height * 3);

@@ -38,6 +38,7 @@ typedef int (*ct_tensor_dims_fn)(const void *user, int i, int64_t dims[4]);
 int ct_run_images_find_filters(const struct ct_report_data *data, ct_tensor_dims_fn dims_of, const void *user,
 			       struct ct_filters *out);
 /* Draws the filters v [n,c,h,w] side by side, each with its own range of values, and appends the PNG file to *png. */
+void ct_run_images_filters_size(const struct ct_filters *l, int *width, int *height); /* in pixels, of this file */
 enum ct_status ct_run_images_draw_filters(const struct ct_filters *l, const float *v, struct ct_str *png) CT_MUST_CHECK;
 
 #endif
