@@ -92,7 +92,7 @@ static const struct bad cases[] = {
 	{"infinity", GOOD "optim:\n  lr: 1e999\n", 0, ":5:7:", "not a number"},
 	{"negative", GOOD "optim:\n  lr: -0.1\n", 0, ":5:7:", "out of range (above 0 and at most 1000)"},
 	{"below", GOOD "batch:\n  eval: 0\n", 0, ":5:9:", "out of range (from 1 to 65536)"},
-	{"at an open end", GOOD "model_: 1\noptim:\n  momentum: 1\n", 0, ":6:13:", "at least 0 and below 1"},
+	{"at an open end", GOOD "model_: 1\noptim:\n  momentum: 1\n", 0, ":6:13:", "from 0 to 1, excluding 1"},
 	{"yes", GOOD "checkpoint:\n  best: yes\n", 0, ":5:9:", "write true"},
 	{"Off", GOOD "checkpoint:\n  best: Off\n", 0, ":5:9:", "write false"},
 	{"True", GOOD "checkpoint:\n  best: True\n", 0, ":5:9:", "write true"},

@@ -52,10 +52,14 @@ void ct__key_add_range(const struct ct_key *k, struct ct_str *out)
 {
 	bool open_lo = k->flags & CT_KEY_OPEN_LO, open_hi = k->flags & CT_KEY_OPEN_HI;
 
-	ct_str_add(out, open_lo ? "above " : open_hi ? "at least " : "from ");
+	ct_str_add(out, open_lo ? "above " : "from ");
 	ct_str_add_f64(out, k->lo);
-	ct_str_add(out, open_hi ? " and below " : open_lo ? " and at most " : " to ");
+	ct_str_add(out, !open_lo ? " to " : open_hi ? " and below " : " and at most ");
 	ct_str_add_f64(out, k->hi);
+	if (open_hi && !open_lo) {
+		ct_str_add(out, ", excluding ");
+		ct_str_add_f64(out, k->hi);
+	}
 }
 
 void ct__key_describe(const struct ct_key *k, struct ct_str *out)
