@@ -11,6 +11,9 @@ static const float cifar10_channels[6] = {0.4914f, 0.4822f, 0.4465f, 0.2470f, 0.
 static const float cifar100_channels[6] = {0.5071f, 0.4865f, 0.4409f, 0.2673f, 0.2564f, 0.2762f};
 static const float imagenet_channels[6] = {0.485f, 0.456f, 0.406f, 0.229f, 0.224f, 0.225f};
 
+static const char *const fashion_classes[] = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+					      "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+
 static const struct ct_dataset_kind kinds[] = {
 	{.name = "mnist",
 	 .ops = &ct__dataset_idx_ops,
@@ -28,6 +31,7 @@ static const struct ct_dataset_kind kinds[] = {
 	 .n_classes = 10,
 	 .mean = 0.2860f,
 	 .std = 0.3530f,
+	 .class_names = fashion_classes,
 	 .fetch = "--fashion "},
 	{.name = "idx", .ops = &ct__dataset_idx_ops, .mean = 0.5f, .std = 0.5f},
 	{.name = "cifar10",
@@ -120,6 +124,7 @@ void ct_dataset_close(ct_dataset *d)
 void ct__dataset_init(ct_dataset *d, const struct ct_dataset_kind *kind, uint32_t n, int c, int h, int w)
 {
 	d->ops = kind->ops;
+	d->kind = kind;
 	d->info.n = n;
 	d->info.c = c;
 	d->info.h = h;
@@ -203,7 +208,11 @@ void ct_dataset_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len)
 
 const char *ct_dataset_class_name(const ct_dataset *d, int label)
 {
-	return label >= 0 && label < d->info.n_classes && d->ops->class_name ? d->ops->class_name(d, label) : NULL;
+	if (label < 0 || label >= d->info.n_classes)
+		return NULL;
+	if (d->ops->class_name)
+		return d->ops->class_name(d, label);
+	return d->kind->class_names && label < d->kind->n_classes ? d->kind->class_names[label] : NULL;
 }
 
 enum ct_status ct_dataset_check_classes(const ct_dataset *train, const ct_dataset *val)

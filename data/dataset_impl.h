@@ -41,12 +41,14 @@ struct ct_dataset_kind {
 	float mean, std;        /* for pixel values in 0..1, the same for all channels */
 	const float *channels;  /* color images: [6] the mean of each channel, then the std of each channel; NULL: use
 				 * mean and std above */
+	const char *const *class_names; /* [n_classes] for formats without names of classes; NULL: unknown */
 	const char *fetch;      /* option of scripts/get_mnist.sh that downloads this set; NULL: none */
 };
 
 /* The first member of the struct that each format defines for its data sets. */
 struct ct_dataset {
 	const struct ct_dataset_ops *ops;
+	const struct ct_dataset_kind *kind;
 	struct ct_dataset_info info;
 };
 

@@ -263,6 +263,19 @@ static void expect_open(const struct ct_dataset_spec *spec, uint32_t n)
 	ct_dataset_close(d);
 }
 
+/* NULL: the class has no name. */
+static void expect_class_name(const struct ct_dataset_spec *spec, int label, const char *name)
+{
+	ct_dataset *d;
+
+	assert_ok(ct_dataset_open(spec, &d));
+	if (name)
+		assert_string_equal(ct_dataset_class_name(d, label), name);
+	else
+		assert_null(ct_dataset_class_name(d, label));
+	ct_dataset_close(d);
+}
+
 static void test_names(void **state)
 {
 	struct bytes images = idx_images(12, 28, 28), labels = idx_labels(12), zi = gzip(images),
@@ -274,8 +287,12 @@ static void test_names(void **state)
 	put(dir, "train-images-idx3-ubyte.gz", zi);
 	put(dir, "train-labels-idx1-ubyte", labels);
 	expect_open(&spec, 12);
+	expect_class_name(&spec, 5, NULL);
 	spec.name = "fashion_mnist";
 	expect_open(&spec, 12);
+	expect_class_name(&spec, 5, "Sandal");
+	expect_class_name(&spec, 9, "Ankle boot");
+	expect_class_name(&spec, 10, NULL);
 	spec.name = "idx";
 	expect_open(&spec, 12);
 	/* Neither the name's end nor '-' or '.' matters; a prefix may be a path of its own. */
