@@ -61,8 +61,19 @@ static enum ct_status check_count(uint64_t n)
 	return CT_OK;
 }
 
+static void warn(const char *root, size_t n, uint32_t n_empty, const char *empty, uint64_t others)
+{
+	if (n_empty == 1)
+		CT_WARN("%s: the class directory \"%s\" is empty", root, empty);
+	else if (n_empty)
+		CT_WARN("%s: %u of %zu class directories are empty, for example \"%s\"", root, n_empty, n, empty);
+	if (others)
+		CT_WARN("%s: %llu file%s ignored because %s not .jpg, .jpeg or .png", root, (unsigned long long)others,
+			others == 1 ? " is" : "s are", others == 1 ? "it is" : "they are");
+}
+
 /* Concatenates the images of all directories. */
-static enum ct_status join_found(struct directory_set *s, const struct class_directories *x, const int *labels)
+static enum ct_status join_found(struct directory_set *s, const struct class_directories *x, const int *labels, bool quiet)
 {
 	uint64_t n = 0, others = 0;
 	uint32_t k = 0, n_empty = 0;
@@ -75,12 +86,8 @@ static enum ct_status join_found(struct directory_set *s, const struct class_dir
 			empty = x->directories[i];
 	}
 	CT_TRY(check_count(n));
-	if (n_empty)
-		CT_WARN("%s: %u of %zu class directories are empty; the first one is \"%s\"", s->root, n_empty, x->n,
-			empty);
-	if (others)
-		CT_WARN("%s: %llu files are ignored because they are not .jpg, .jpeg or .png", s->root,
-			(unsigned long long)others);
+	if (!quiet)
+		warn(s->root, x->n, n_empty, empty, others);
 	CT_TRY_ALLOC(s->at = CT_NEW_ARRAY(uint64_t, (size_t)n));
 	CT_TRY_ALLOC(s->labels = CT_NEW_ARRAY(int32_t, (size_t)n));
 	for (size_t i = 0; i < x->n; i++) {
@@ -114,7 +121,8 @@ static enum ct_status load_directories(struct directory_set *s, char *const *dir
 	}
 	CT_TRY_GOTO(ct__folder_classes_label(s->root, spec, directories, n, &s->classes, labels), st, done_found);
 	CT_TRY_GOTO(ct_image_dir_scan_all(s->root, directories, n, spec->threads, x.found), st, done_found);
-	st = join_found(s, &x, labels);
+	/* The part for evaluation is in the same directories as that for training, which have been reported. */
+	st = join_found(s, &x, labels, spec->val_fraction > 0 && !spec->train);
 done_found:
 	for (size_t i = 0; i < n; i++)
 		ct_image_dir_images_release(&x.found[i]);
@@ -260,6 +268,8 @@ static enum ct_status open_root(struct directory_set *s, const struct ct_dataset
 		      s->root, strerror(errno));
 	if (spec->labels)
 		ct_error_hint("data.%s is the directory of the images that %s lists", half, spec->labels);
+	else if (!ct_file_exists(dir))
+		ct_error_hint("data.dir is the directory with the images; relative paths begin at the current directory");
 	else if (spec->val_fraction > 0)
 		ct_error_hint("data.train=. reads the class directories that are in data.dir itself");
 	else
