@@ -78,9 +78,8 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	if (devices.skipped[0])
 		printf("skipped      %s\n", devices.skipped);
 	printf("engine       %s\n", ct_engine_version(p->engine));
-	for (int i = 0; i < p->ranks.local; i++)
-		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind,
-		       devices.n > 0 ? devices.index[i % devices.n] : 0);
+	for (int i = 0; i < p->ranks.local && devices.n > 0; i++)
+		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind, devices.index[i % devices.n]);
 	const char *share = p->stages.n > 1 ? "replica" : "rank";
 	printf("batch        %u global = %u per %s x %u %ss", r->global_batch, r->per_rank, share, r->world, share);
 	if (r->accumulate > 1)
@@ -100,10 +99,10 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 		printf("lr           %g = %g x %u / %lld (linear rule), schedule %s", r->lr, c->optim.lr,
 		       r->global_batch, (long long)c->optim.lr_base_batch, ct_config_choice(c, "schedule.name"));
 	else
-		printf("lr           %g (as given: optim.lr_rule none), schedule %s", r->lr,
-		       ct_config_choice(c, "schedule.name"));
-	printf(", warm-up %llu steps; first step %g, last %g\n", (unsigned long long)r->schedule.warmup_steps,
-	       ct_schedule_lr(&r->schedule, 0), ct_schedule_lr(&r->schedule, r->total_steps - 1));
+		printf("lr           %g, schedule %s", r->lr, ct_config_choice(c, "schedule.name"));
+	if (r->schedule.warmup_steps > 0)
+		printf(", warm-up %llu steps", (unsigned long long)r->schedule.warmup_steps);
+	printf("; first step %g, last %g\n", ct_schedule_lr(&r->schedule, 0), ct_schedule_lr(&r->schedule, r->total_steps - 1));
 }
 
 static void print_model(const struct ct_config *c, const struct planned *p)
@@ -113,7 +112,13 @@ static void print_model(const struct ct_config *c, const struct planned *p)
 	       ct_graph_n_elems(p->graph), ct_graph_n_params(p->graph));
 	printf("flops        %.3f MFLOP forward per sample, about %.2f GFLOP per training step and rank\n",
 	       flops * 1e-6, 3 * flops * p->plan.per_rank * 1e-9);
-	printf("  %-20s %-16s %-18s %14s %12s\n", "layer", "kind", "output [C,H,W]", "parameters", "MFLOP");
+	int name = 5, kind = 4; /* widths of the columns */
+	for (int i = 0; i < ct_graph_n_nodes(p->graph); i++) {
+		const struct ct_node *n = ct_graph_node(p->graph, i);
+		name = (int)fmax(name, (double)strlen(n->name));
+		kind = (int)fmax(kind, (double)strlen(ct_op_name(n->op)));
+	}
+	printf("  %-*s %-*s %-18s %14s %12s\n", name, "layer", kind, "kind", "output [C,H,W]", "parameters", "MFLOP");
 	for (int i = 0; i < ct_graph_n_nodes(p->graph); i++) {
 		const struct ct_node *n = ct_graph_node(p->graph, i);
 		size_t params = 0;
@@ -123,10 +128,10 @@ static void print_model(const struct ct_config *c, const struct planned *p)
 		if (n->bias >= 0)
 			params += ct_graph_param(p->graph, n->bias)->n;
 		snprintf(shape, sizeof(shape), "[%d,%d,%d]", n->shape.c, n->shape.h, n->shape.w);
-		printf("  %-20s %-16s %-18s %14zu %12.3f\n", n->name, ct_op_name(n->op), shape, params,
+		printf("  %-*s %-*s %-18s %14zu %12.3f\n", name, n->name, kind, ct_op_name(n->op), shape, params,
 		       ct_graph_node_flops(p->graph, i) * 1e-6);
 	}
-	printf("  %-20s %-16s %-18s %14zu %12.3f\n", "all", "", "", ct_graph_n_elems(p->graph), flops * 1e-6);
+	printf("  %-*s %-*s %-18s %14zu %12.3f\n", name, "all", kind, "", "", ct_graph_n_elems(p->graph), flops * 1e-6);
 }
 
 /* The cut, and which part of the work each stage has. */
@@ -202,11 +207,12 @@ static struct planned_buckets buckets_of(const struct ct_config *c, const struct
 static enum ct_status print_origins(const struct ct_config *c)
 {
 	struct ct_str text = {0};
-	CT_TRY(ct_config_dump(c, true, &text));
-	printf("config\n");
+	CT_TRY(ct_config_dump_set(c, &text));
+	printf("config       without defaults, which `ctrain config dump --origins` shows\n");
 	for (const char *p = ct_str_text(&text); *p;) {
 		size_t n = strcspn(p, "\n");
-		printf("  %.*s\n", (int)n, p);
+		if (n > 0)
+			printf("  %.*s\n", (int)n, p);
 		p += n + (p[n] == '\n');
 	}
 	ct_str_release(&text);

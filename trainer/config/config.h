@@ -232,6 +232,8 @@ const char *ct_config_choice(const struct ct_config *c, const char *key);
 const char *ct_config_origin(const struct ct_config *c, const char *key);
 /* Appends YAML that loads to the same config. with_origins adds the origin of each value as a comment. */
 enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out) CT_MUST_CHECK;
+/* The same with origins, but only of the keys that a file, the command line or the environment has set. */
+enum ct_status ct_config_dump_set(const struct ct_config *c, struct ct_str *out) CT_MUST_CHECK;
 /* Appends "key=value" lines, in schema order, for the keys that change the training result. Paths, logging, launch and
  * limits are not included. A resume compares the lines with those of the checkpoint. train.epochs and train.max_steps
  * are included only if the schedule depends on the length of the run, so a run with a constant learning rate can be

@@ -44,17 +44,16 @@ static bool is_own_part(const struct ct_key *k, const struct ct_config *c)
 	return false;
 }
 
-enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out)
+static void add_keys(const struct ct_config *c, bool with_defaults, bool with_origins, struct ct_str *out)
 {
 	char name[96], last[96] = "";
 
-	ct_str_add(out, "# A resolved ctrain configuration: every key that applies, including defaults.\n");
 	for (size_t i = 0; i < ct__key_count(); i++) {
 		const struct ct_key *k = ct__key_at(i);
 		const char *dot, *where = ct_config_origin(c, k->name);
 		int depth;
 
-		if (!ct__key_applies(k, c) || is_hidden(k, c, where))
+		if (!ct__key_applies(k, c) || is_hidden(k, c, where) || (!with_defaults && strcmp(where, "default") == 0))
 			continue;
 		snprintf(name, sizeof(name), "%s%s", k->name, is_own_part(k, c) ? "." CT_KEY_OWN_PART : "");
 		dot = strrchr(name, '.');
@@ -68,6 +67,18 @@ enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, stru
 		ct_str_add(out, "\n");
 		snprintf(last, sizeof(last), "%s", name);
 	}
+}
+
+enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out)
+{
+	ct_str_add(out, "# A resolved ctrain configuration: every key that applies, including defaults.\n");
+	add_keys(c, true, with_origins, out);
+	return ct_str_status(out);
+}
+
+enum ct_status ct_config_dump_set(const struct ct_config *c, struct ct_str *out)
+{
+	add_keys(c, false, true, out);
 	return ct_str_status(out);
 }
 
