@@ -73,9 +73,13 @@ setpriv --pdeathsig TERM $ctrain "$config" "$@" || status=$?
 cat <<-TEXT
 
 	quickstart: done. The program is $ctrain. Next:
-	  $ctrain eval $config --checkpoint best     evaluate the best checkpoint
-	  $ctrain plan $config                       ranks, memory, communication; no training
-	  $ctrain help                               all commands
-	  docs/FIRST_RUN.md                          what the run has written, and what to do with it
-	  sudo cmake --install build/release         install it as "ctrain" under /usr/local
+	  $ctrain runs
+	      list the runs with their results
+	  $ctrain eval $config --checkpoint best
+	      evaluate the best checkpoint
+	  $ctrain help
+	      list all commands
+	  sudo cmake --install build/release
+	      install the program as "ctrain" under /usr/local
+	The line "report" above names a page for a browser with curves and mistakes. docs/FIRST_RUN.md explains what the run has written.
 TEXT
