@@ -201,7 +201,8 @@ class Plan(Case):
         for word in ("ranks", "batch", "48 global", "lr ", "4970 parameters", "FLOP", "memory", "buckets", "MiB", "steps", "tiny.yaml:4"):
             self.assertIn(word, r.out)
         self.assertRegex(r.out, r"ranks +3 ")
-        self.assertRegex(r.out, r"lr: 0\.2 .*argument|lr: 0\.2 .*command line")
+        self.assertRegex(r.out, r"\n  optim:\n(    .*\n)*    lr: 0\.2 .*argument 3")
+        self.assertNotRegex(r.out, r"# default|\n  checkpoint:|rank 0 +cpu|warm-up")
 
     def test_plan_shows_the_buckets(self):
         layers = ",".join(["linear 8", "relu"] * 30 + ["linear 10"])

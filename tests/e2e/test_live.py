@@ -105,7 +105,7 @@ class Terminal:
         found = []
         for columns, text in self.chunks[since:]:
             for part in re.split(r"[\r\n]", text):
-                part = CSI.sub("", part)
+                part = re.sub(r"\x1b(\[[\d;?]*)?$", "", CSI.sub("", part))  # a chunk may end within an escape sequence
                 if re.match(r"(eval  |saving  )?epoch \d+/|loss ", part):
                     found.append((columns, part))
         return found

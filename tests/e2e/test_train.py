@@ -272,6 +272,18 @@ class RunFolder(Case):
         self.assertEqual(self.digest(), digest)
         self.assertEqual(self.metrics(kind="end")[-1]["step"], 42)
         self.assertRegex(r.out + r.err, r"already finished")
+        self.assertNotIn("step time", r.out)  # no step was trained
+
+    def test_length_of_a_schedule(self):
+        """A schedule that depends on the length of the run is not continued with another length, and the message says why."""
+        self.train("schedule.name=cosine", "train.epochs=1")
+        r = self.train("schedule.name=cosine", "train.epochs=2", expect=USAGE)
+        self.assert_last_says(r, "train.epochs was 1 and is now 2", "schedule.name cosine.*depends on the length of the run")
+
+    def test_more_ranks_than_cpus(self):
+        n = len(os.sched_getaffinity(0)) + 1
+        r = self.train("train.max_steps=1", f"batch.global={8 * n}", "--procs", n)
+        self.assertRegex(r.out, r"cpus +\d+ ranks share \d+ CPUs?: --procs \d+ would be faster")
 
     def test_a_finished_run_can_be_made_longer(self):
         self.train()

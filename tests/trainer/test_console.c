@@ -204,6 +204,9 @@ static void test_wrap(void **state)
 		{24, "  model   a b c d e f g h\n", "  model   a b c d e f g\n          h\n"},
 		{30, "epoch 3  bound by data: much waiting here\nx\n",
 		 "epoch 3  bound by data: much\n         waiting here\nx\n"},
+		/* Colors take no columns. */
+		{14, "a \033[36mbcdef\033[39m ghij\n", "a \033[36mbcdef\033[39m ghij\n"},
+		{11, "a \033[36mbcdef\033[39m ghij\n", "a \033[36mbcdef\033[39m\n  ghij\n"},
 		{10, "  a/very/long/path end\n", "  a/very/long/path\n  end\n"},
 		{5, "", ""},
 	};

@@ -123,7 +123,7 @@ static void handle_signals(struct ct_launcher *l)
 		}
 		ct_lines_clear_live();
 		ct_output_print(
-			STDERR_FILENO, "ctrain: received %s: finishing the step and saving, if training has begun%s\n",
+			STDERR_FILENO, "ctrain: received %s: saving, then stopping%s\n",
 			strsignal(sig), sig == SIGINT || sig == SIGTERM ? "; send it again to end at once" : "");
 		signal_all(l, sig == SIGHUP ? SIGTERM : sig);
 	}

@@ -33,8 +33,11 @@ static void say_trained(const struct ct_session *s, ct_metrics_log *m)
 
 void ct_fine_tuning_say(const struct ct_session *s, ct_metrics_log *m)
 {
-	if (s->weights.text[0])
-		ct_metrics_say(m, "  weights %s%s", s->weights.doubtful ? "warning: " : "", s->weights.text);
+	if (s->weights.doubtful) /* a warning has said it */
+		ct_metrics_say(m, "  weights warning: only %d of the model's %d tensors were loaded: see above", s->weights.loaded,
+			       s->weights.n);
+	else if (s->weights.text[0])
+		ct_metrics_say(m, "  weights %s", s->weights.text);
 	if (s->cfg->model.freeze.n > 0 || s->cfg->optim.lr_factors.n > 0)
 		say_trained(s, m);
 }

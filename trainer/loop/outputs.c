@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "trainer/launch/launch_env.h"
 #include "trainer/launch/run_dir.h"
 #include "trainer/loop/fine_tuning.h"
@@ -127,12 +128,12 @@ static void say_stages(const struct ct_session *s, ct_metrics_log *m)
 static void say_batch(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
-	char rule[96] = "as given";
+	char rule[96] = "";
 	if (s->cfg->optim.lr_rule == CT_CFG_LR_RULE_LINEAR)
-		snprintf(rule, sizeof(rule), "%g x %u / %lld by the linear rule", s->cfg->optim.lr, p->global_batch,
+		snprintf(rule, sizeof(rule), " (%g x %u / %lld by the linear rule)", s->cfg->optim.lr, p->global_batch,
 			 (long long)s->cfg->optim.lr_base_batch);
 	const char *share = s->pipe ? "replica" : "rank";
-	ct_metrics_say(m, "  batch   %u per %s x %u %s%s%s = %u global; lr %g (%s)", p->per_rank, share, p->world,
+	ct_metrics_say(m, "  batch   %u per %s x %u %s%s%s = %u global; lr %g%s", p->per_rank, share, p->world,
 		       share, ct_plural(p->world), p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr,
 		       rule);
 }
@@ -184,6 +185,17 @@ static enum ct_status say_device(const struct ct_session *s, ct_metrics_log *m)
 	return CT_OK;
 }
 
+/* Without explicit threads, each rank has at least one, even if there are more ranks than CPUs. Other launchers may have
+ * given each rank CPUs of its own. */
+static void say_crowding(const struct ct_session *s, ct_metrics_log *m)
+{
+	const int local = ct_session_local_world(s), cpus = ct_cpu_count();
+	struct ct_device_info info;
+	if (s->world.id.by == CT_LAUNCHER_CTRAIN && local > cpus && ct_device_info(s->device, &info) == CT_OK && strcmp(info.kind, "cpu") == 0)
+		ct_metrics_say(m, "  cpus    %d ranks share %d CPU%s: --procs %d would be faster", local, cpus,
+			       ct_plural(cpus), cpus);
+}
+
 static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
@@ -194,11 +206,15 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 		       ct_config_choice(s->cfg, "model.name"), ct_config_choice(s->cfg, "data.name"),
 		       ct_precision_name(s->cfg->precision), id->world, ct_plural(id->world), threads,
 		       ct_plural(threads), ct_engine_version(s->engine), ct_comm_name(s->comm));
-	ct_metrics_say(m, "  model   %zu parameters, %.2f MFLOP forward per image",
-		       ct_graph_n_elems(ct_session_whole(s)), ct_graph_flops(ct_session_whole(s)) * 1e-6);
+	const double flops = ct_graph_flops(ct_session_whole(s));
+	char params[32];
+	ct_metrics_say(m, "  model   %s parameters, %.3g %s forward per image",
+		       ct_console_grouped(ct_graph_n_elems(ct_session_whole(s)), params, sizeof(params)),
+		       flops < 1e9 ? flops * 1e-6 : flops * 1e-9, flops < 1e9 ? "MFLOP" : "GFLOP");
 	ct_fine_tuning_say(s, m);
 	say_stages(s, m);
 	CT_TRY(say_device(s, m));
+	say_crowding(s, m);
 	say_batch(s, m);
 	ct_metrics_say(
 		m, "  data    %u training, %u evaluation samples, %d loader thread%s; %llu steps an epoch, %llu in all",

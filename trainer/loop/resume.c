@@ -107,6 +107,11 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 			ct_error_hint(
 				"batch.global=%u continues with the same batches on any number of ranks; otherwise use another run.dir",
 				st->global_batch);
+		else if (strstr(ct_str_text(&diff), "train.epochs was") || strstr(ct_str_text(&diff), "train.max_steps was"))
+			ct_error_hint(
+				"with schedule.name %s, the learning rate of each step depends on the length of the run (a constant, step or "
+				"multistep schedule could continue); use another run.dir or restore the old value",
+				ct_config_choice(s->cfg, "schedule.name"));
 		else
 			ct_error_hint(
 				"use another run.dir, restore the old values, or set train.resume=never, which renames the directory of the old run");

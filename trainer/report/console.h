@@ -70,6 +70,7 @@ void ct_console_summary(ct_console *c, const struct ct_run_summary *s);
 void ct_console_span(double seconds, char *out,
 		     size_t size); /* "0.42s", "7s", "3m07s", "2h05m" or "3d04h"; "?" if not finite */
 void ct_console_rate(double per_second, char *out, size_t size); /* "312" "4.52k" "1.20M" */
+const char *ct_console_grouped(uint64_t v, char *buf, size_t size); /* 60000: "60,000" */
 enum ct_status ct_console_table(const struct ct_run_summary *s, bool bold, struct ct_str *out) CT_MUST_CHECK;
 
 #endif

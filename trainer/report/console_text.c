@@ -50,8 +50,7 @@ static void CT_PRINTF(3, 4) row(struct ct_str *out, const char *label, const cha
 	ct_str_add(out, "\n");
 }
 
-/* 60000 -> "60,000" */
-static const char *grouped(uint64_t v, char *buf, size_t size)
+const char *ct_console_grouped(uint64_t v, char *buf, size_t size)
 {
 	char digits[24];
 	size_t n = (size_t)snprintf(digits, sizeof(digits), "%llu", (unsigned long long)v), k = 0;
@@ -75,7 +74,7 @@ static void add_shares(const struct ct_run_summary *s, struct ct_str *out)
 		sum += s->share[i];
 		ct_str_addf(&text, "%s%s %.0f%%", i ? ", " : "", names[i], 100 * s->share[i]);
 	}
-	if (sum > 0)
+	if (sum > 0 && s->images_per_sec > 0) /* else no step was trained */
 		row(out, "step time", "%s", ct_str_text(&text));
 	out->failed |= text.failed;
 	ct_str_release(&text);
@@ -86,7 +85,7 @@ static void add_steps(const struct ct_run_summary *s, struct ct_str *out)
 {
 	char a[32];
 
-	grouped(s->step, a, sizeof(a));
+	ct_console_grouped(s->step, a, sizeof(a));
 	if (s->steps_per_epoch == 0 || s->step % s->steps_per_epoch == 0)
 		row(out, "steps", "%s (%u epoch%s)", a, s->epoch, ct_plural(s->epoch));
 	else
@@ -107,9 +106,9 @@ enum ct_status ct_console_table(const struct ct_run_summary *s, bool bold, struc
 		row(out, "time", "%s", a);
 	if (s->images_per_sec > 0) {
 		ct_console_rate(s->images_per_sec, b, sizeof(b));
-		row(out, "images", "%s, %s/s in training", grouped(s->images, a, sizeof(a)), b);
+		row(out, "images", "%s, %s/s in training", ct_console_grouped(s->images, a, sizeof(a)), b);
 	} else {
-		row(out, "images", "%s", grouped(s->images, a, sizeof(a)));
+		row(out, "images", "%s", ct_console_grouped(s->images, a, sizeof(a)));
 	}
 	add_shares(s, out);
 	if (!isnan(s->last_loss))

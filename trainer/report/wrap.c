@@ -25,8 +25,13 @@ static size_t columns_of(const char *p, size_t len)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < len; i++)
-		n += ((unsigned char)p[i] & 0xC0) != 0x80;
+	for (size_t i = 0; i < len; i++) {
+		if (p[i] == '\033') /* a color: ESC [ ... m */
+			while (i < len && p[i] != 'm')
+				i++;
+		else
+			n += ((unsigned char)p[i] & 0xC0) != 0x80;
+	}
 	return n;
 }
 
