@@ -200,6 +200,8 @@ static void test_refused(void **state)
 		{"optim.lr=1", "no configuration file is given", ""},
 		{"trian x.yaml", "\"trian\" is neither", "did you mean \"train\"?"},
 		{"plna x.yaml", "\"plna\"", "did you mean \"plan\"?"},
+		{"test runs/x", "\"test\" is neither", "did you mean \"eval\"?"},
+		{"new", "\"new\" is neither", "did you mean \"init\"?"},
 		{"zzz", "\"zzz\"", "ctrain --help"},
 		{"ckpt", "\"ckpt\" is incomplete: it needs a subcommand", "ctrain help ckpt"},
 		{"ckpt shwo p", "unknown command \"ckpt shwo\"", "did you mean \"ckpt show\"?"},

@@ -45,6 +45,21 @@ static const char *near_command(const char *word, const char *parent)
 	return ct_suggest(word, words, n);
 }
 
+/* Returns the command that has this name in other programs, or NULL. */
+static const char *other_name(const char *word)
+{
+	static const char *const names[][2] = {{"fit", "train"},     {"run", "train"},	 {"test", "eval"},
+					       {"validate", "eval"}, {"val", "eval"},	 {"new", "init"},
+					       {"create", "init"},   {"infer", "predict"}, {"list", "runs"},
+					       {"ls", "runs"},	     {"diff", "compare"},  {"summary", "plan"}};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(names); i++) {
+		if (strcmp(word, names[i][0]) == 0)
+			return names[i][1];
+	}
+	return NULL;
+}
+
 /* Adds the hint for a word that has a meaning in other programs: a script, a launcher, or a model. Returns false if there is
  * none. */
 static bool hint_at_other(const char *word)
@@ -67,8 +82,9 @@ static bool hint_at_other(const char *word)
 			return true;
 		}
 	}
-	if (strlen(word) >= 3)
-		ct_config_examples_like(word, &examples);
+	const char *name = strrchr(word, '/') ? strrchr(word, '/') + 1 : word; /* configs/mnist */
+	if (strlen(name) >= 3)
+		ct_config_examples_like(name, &examples);
 	found = examples.len > 0;
 	if (found)
 		ct_error_hint("example configs with this name: %s (ctrain NAME trains with one of them)",
@@ -79,13 +95,13 @@ static bool hint_at_other(const char *word)
 
 enum ct_status ct_unknown_command(const char *word, const char *parent)
 {
-	const char *near = near_command(word, parent);
+	const char *other = parent ? NULL : other_name(word), *near = other ? other : near_command(word, parent);
 
 	(void)CT_FAIL(CT_USAGE,
 		      parent ? "unknown command \"%s %.60s\""
 			     : "\"%s%.60s\" is neither a command nor a configuration file (.yaml)",
 		      parent ? parent : "", word);
-	if (!parent && hint_at_other(word))
+	if (!parent && !other && hint_at_other(word))
 		return CT_USAGE;
 	if (near)
 		ct_error_hint("did you mean \"%s%s%s\"?", parent ? parent : "", parent ? " " : "", near);
