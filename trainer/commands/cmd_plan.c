@@ -114,9 +114,8 @@ static void print_model(const struct ct_config *c, const struct planned *p)
 	       flops * 1e-6, 3 * flops * p->plan.per_rank * 1e-9);
 	int name = 5, kind = 4; /* widths of the columns */
 	for (int i = 0; i < ct_graph_n_nodes(p->graph); i++) {
-		const struct ct_node *n = ct_graph_node(p->graph, i);
-		name = (int)fmax(name, (double)strlen(n->name));
-		kind = (int)fmax(kind, (double)strlen(ct_op_name(n->op)));
+		name = (int)fmax(name, (double)strlen(ct_graph_node(p->graph, i)->name));
+		kind = (int)fmax(kind, (double)strlen(ct_op_name(ct_graph_node(p->graph, i)->op)));
 	}
 	printf("  %-*s %-*s %-18s %14s %12s\n", name, "layer", kind, "kind", "output [C,H,W]", "parameters", "MFLOP");
 	for (int i = 0; i < ct_graph_n_nodes(p->graph); i++) {
@@ -209,14 +208,7 @@ static enum ct_status print_origins(const struct ct_config *c)
 	struct ct_str text = {0};
 	CT_TRY(ct_config_dump_set(c, &text));
 	printf("config       without defaults, which `ctrain config dump --origins` shows\n");
-	for (const char *p = ct_str_text(&text); *p;) {
-		size_t n = strcspn(p, "\n");
-		if (n > 0)
-			printf("  %.*s\n", (int)n, p);
-		p += n + (p[n] == '\n');
-	}
-	ct_str_release(&text);
-	return CT_OK;
+	return ct__print_indented(&text);
 }
 
 static ct_json *plan_json(const struct ct_config *c, const struct planned *p, const struct planned_buckets *buckets,

@@ -1,6 +1,7 @@
 #include "trainer/commands/print_impl.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/file.h"
 
@@ -37,6 +38,21 @@ enum ct_status ct__print_to(const char *path, struct ct_str *text)
 	st = ct_str_status(text);
 	if (st == CT_OK)
 		st = ct_file_replace(path, ct_str_text(text), text->len);
+	ct_str_release(text);
+	return st;
+}
+
+enum ct_status ct__print_indented(struct ct_str *text)
+{
+	const enum ct_status st = ct_str_status(text);
+
+	for (const char *p = ct_str_text(text); st == CT_OK && *p;) {
+		const size_t n = strcspn(p, "\n");
+
+		if (n > 0)
+			printf("  %.*s\n", (int)n, p);
+		p += n + (p[n] == '\n');
+	}
 	ct_str_release(text);
 	return st;
 }

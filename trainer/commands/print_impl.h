@@ -10,6 +10,8 @@
 enum ct_status ct__print_text(struct ct_str *text) CT_MUST_CHECK;
 /* Writes the text to the file `path`, durably, or to standard output if path is NULL. */
 enum ct_status ct__print_to(const char *path, struct ct_str *text) CT_MUST_CHECK;
+/* Prints the lines that are not empty, indented by two spaces. */
+enum ct_status ct__print_indented(struct ct_str *text) CT_MUST_CHECK;
 /* If pretty is true, the output is indented; otherwise it is a single line. */
 enum ct_status ct__print_json(ct_json *j, bool pretty) CT_MUST_CHECK;
 
