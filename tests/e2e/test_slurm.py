@@ -1,6 +1,7 @@
 """ctrain as jobs of a real Slurm on three hosts: started by srun in several ways, cancelled, out of time, preempted, requeued, without a
 node. Each job ends with the weights of an undisturbed one. test_slurm_long.py has further cases."""
 
+import contextlib
 import json
 import os
 import re
@@ -186,8 +187,9 @@ class Slurm(SlurmCase):
             for pid in self.marked().keys() - ended:
                 if takes(pid, signal.SIGUSR1):
                     ended.add(pid)
-                    for sig in (signal.SIGUSR1, signal.SIGCONT):
-                        os.kill(pid, sig)
+                    with contextlib.suppress(ProcessLookupError):  # one that has not stopped may end between the two signals
+                        for sig in (signal.SIGUSR1, signal.SIGCONT):
+                            os.kill(pid, sig)
             return self.job(job)["JobState"] == "FAILED"
         self.cluster.until(failed, f"job {job} had failed")
         now = self.job(job)
