@@ -277,7 +277,7 @@ static enum ct_status check_mix(const struct ct_batch *b, int classes)
 		return CT_FAIL(CT_BUG, "the batch has mixed rows, but not their weights");
 	for (int i = 0; i < b->n; i++) {
 		if (!(b->mix[i] >= 0 && b->mix[i] <= 1))
-			return CT_FAIL(CT_BUG, "row %d of the batch is mixed with weight %g, which is not from 0 to 1",
+			return CT_FAIL(CT_BUG, "row %d of the batch is mixed with weight %g, which is not between 0 and 1",
 				       i, (double)b->mix[i]);
 	}
 	return check_labels(b->labels_b, b->n, classes);

@@ -168,7 +168,7 @@ static enum ct_status load_row(const char *line, struct ct_predictions *p)
 		return CT_FAIL(CT_DATA, "the sample or a class is out of range");
 	/* They are NaN if the model has diverged. */
 	if (v[3] < 0 || v[3] > 1 || v[4] < 0 || v[4] > 1)
-		return CT_FAIL(CT_DATA, "a probability is not from 0 to 1");
+		return CT_FAIL(CT_DATA, "a probability is not between 0 and 1");
 	float *row = ct_predictions_row(p, (uint32_t)v[0]);
 	row[CT_PREDICTION_COUNT] = 1;
 	for (int i = 1; i < 5; i++)
