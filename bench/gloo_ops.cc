@@ -19,6 +19,7 @@
 #include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -210,20 +211,24 @@ int main(int argc, char **argv)
 	connect(g, argv[1], static_cast<int>(strtol(argv[2], nullptr, 10)),
 		static_cast<int>(strtol(argv[3], nullptr, 10)));
 	g.operation = o.run;
+	size_t most = 0;
+	for (int i = 5; i < argc; i++)
+		most = std::max<size_t>(most, strtoul(argv[i], nullptr, 10));
+	/* The same kind of memory as that of `ctrain bench comm`: one allocation for all sizes, because large ones have
+	 * huge pages. */
+	g.a = static_cast<float *>(ct_calloc_aligned(4096, most + 1));
+	g.b = static_cast<float *>(ct_calloc_aligned(4096, most + 1));
+	if (!g.a || !g.b)
+		return 1;
 	for (int i = 5; i < argc; i++) {
 		const size_t bytes = strtoul(argv[i], nullptr, 10);
 
 		g.n = bytes / sizeof(float) / (o.in_parts ? g.size() : 1);
-		/* The same kind of memory as that of `ctrain bench comm`. */
-		g.a = static_cast<float *>(ct_calloc_aligned(4096, bytes + 1));
-		g.b = static_cast<float *>(ct_calloc_aligned(4096, bytes + 1));
-		if (!g.a || !g.b)
-			return 1;
 		const double us = median_time_us(&l);
-		ct_free_aligned(g.b);
-		ct_free_aligned(g.a);
 		if (g.is_root())
 			printf("%zu %.3f\n", bytes, us);
 	}
+	ct_free_aligned(g.b);
+	ct_free_aligned(g.a);
 	return 0;
 }
