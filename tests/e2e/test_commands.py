@@ -427,7 +427,7 @@ class NotFinite(Case):
             if j["suspicious_samples"]:
                 command = re.search(r"`ctrain (data show [^`]*)`", r.err)[1].split()
                 self.assertEqual(command[3:], [str(i) for i in j["suspicious_samples"]])
-                self.run_ctrain(*command, "--out", self.path("grid.png"))
+                self.run_ctrain(*command, "--force", "--out", self.path("grid.png"))
             line, = self.metrics(f"run{procs}", "nan")
             self.assertEqual([line[k] for k in ("step", "layer", "rank", "message")], [j[k] for k in ("step", "layer", "rank", "message")])
             self.assertIn("The loss or the gradient is not finite: " + j["message"], read_text(self.path(f"run{procs}", "report.html")))
