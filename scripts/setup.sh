@@ -17,7 +17,7 @@ quick_packages=(libcmocka-dev python3 python3-pil iproute2 procps psmisc)
 mpi_packages=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
 deb_packages=(dpkg-dev file)
 container_packages=(podman buildah runc docker-compose mmdebstrap)
-test_packages=("${quick_packages[@]}" "${mpi_packages[@]}" "${deb_packages[@]}" clang git python3-pip mmdebstrap debian-archive-keyring slurm-wlm munge faketime iptables
+test_packages=("${quick_packages[@]}" "${mpi_packages[@]}" "${deb_packages[@]}" clang git python3-jsonschema python3-pip mmdebstrap debian-archive-keyring slurm-wlm munge faketime iptables
 	openssh-client openssh-server mkdocs)
 
 want=("${packages[@]}")
