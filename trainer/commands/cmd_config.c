@@ -104,7 +104,7 @@ static void add_values(struct ct_str *out, const float *v, int n)
 static void add_normalization(const struct ct_dataset_info *info, const char *dump, struct ct_str *out)
 {
 	static const char mean[] = "  mean: []", std[] = "  std: []";
-	const bool known = info->kind != CT_SAMPLE_F32 && info->c > 0;
+	const bool known = info->kind != CT_SAMPLE_F32 && info->c > 0 && info->c <= (int)CT_ARRAY_LEN(info->mean);
 
 	for (const char *line = dump, *end; *line; line = end + (*end == '\n')) {
 		const bool is_mean = strncmp(line, mean, strlen(mean)) == 0, is_std = strncmp(line, std, strlen(std)) == 0;

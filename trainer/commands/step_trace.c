@@ -131,6 +131,8 @@ enum ct_status ct__trace_end(struct ct__step_trace *t, ct_stepper *p)
 	double forward, backward;
 
 	CT_TRY(ct_program_times(t->session->full, 0, &forward, &backward)); /* collects the spans of a GPU */
+	/* The flight record is short, so the next steps would replace these operations. */
+	ct_comm_ops_since(t->session->group, (int64_t)t->step, add_bucket, t);
 	ct_comm_set_step(t->session->comm, -1);
 	ct_comm_set_step(t->session->group, -1);
 	ct_program_trace(t->session->full, NULL, NULL);
@@ -284,18 +286,12 @@ static enum ct_status write_file(const struct ct_session *s, const char *path, c
 
 enum ct_status ct__trace_write(const struct ct__step_trace *trace, const char *path)
 {
-	struct ct__step_trace t = *trace; /* with the operations of the communicator */
-	struct ct_session *s = t.session;
+	struct ct_session *s = trace->session;
 	struct ct_str mine = {0}, all = {0};
+	enum ct_status st = put_names(s, &mine);
 
-	t.spans = NULL;
-	t.n = t.cap = 0;
-	ct_comm_ops_since(s->group, (int64_t)t.first, add_bucket, &t);
-	enum ct_status st = t.status == CT_OK ? put_names(s, &mine) : t.status;
 	for (size_t i = 0; i < trace->n && st == CT_OK; i++)
 		st = put_span(trace, &trace->spans[i], &mine);
-	for (size_t i = 0; i < t.n && st == CT_OK; i++)
-		st = put_span(&t, &t.spans[i], &mine);
 	if (st == CT_OK)
 		st = ct_str_status(&mine);
 	if (st == CT_OK)
@@ -304,6 +300,5 @@ enum ct_status ct__trace_write(const struct ct__step_trace *trace, const char *p
 		st = write_file(s, path, &all);
 	ct_str_release(&all);
 	ct_str_release(&mine);
-	ct__trace_release(&t);
 	return st;
 }
