@@ -243,8 +243,7 @@ static enum ct_status take_row(struct reader *r)
 	return CT_OK;
 }
 
-/* Returns whether the labels of all training rows are numbers. */
-static bool are_numbers(const struct ct_label_list *l)
+bool ct_label_list_has_numbers(const struct ct_label_list *l)
 {
 	int32_t number;
 
@@ -257,21 +256,18 @@ static bool are_numbers(const struct ct_label_list *l)
 	return true;
 }
 
-static void remove_zeros(struct ct_label_list *l)
+void ct_label_row_remove_zeros(struct ct_label_row *row)
 {
+	char *label = row->label;
 	int32_t number;
 
-	for (size_t i = 0; i < l->n; i++) {
-		char *label = l->rows[i].label;
-
-		if (!ct_label_parse(label, strlen(label), &number))
-			continue;
-		label += strcspn(label, "0123456789");
-		label[strspn(label, "0123456789")] = '\0';
-		while (label[0] == '0' && label[1])
-			label++;
-		l->rows[i].label = label;
-	}
+	if (!ct_label_parse(label, strlen(label), &number))
+		return;
+	label += strcspn(label, "0123456789");
+	label[strspn(label, "0123456789")] = '\0';
+	while (label[0] == '0' && label[1])
+		label++;
+	row->label = label;
 }
 
 static enum ct_status read_all(struct reader *r, const struct ct_label_columns *columns)
@@ -285,8 +281,6 @@ static enum ct_status read_all(struct reader *r, const struct ct_label_columns *
 	}
 	if (r->list->n == 0)
 		return CT_FAIL(CT_DATA, "%s contains the names of columns, but no labels", r->csv.path);
-	if (are_numbers(r->list))
-		remove_zeros(r->list);
 	return CT_OK;
 }
 
@@ -316,8 +310,9 @@ enum ct_status ct_label_list_load(const char *path, const struct ct_label_column
 	return ct_label_list_parse(text, len, path, columns, out);
 }
 
-enum ct_status ct_label_list_classes(const struct ct_label_list *l, const char *path, struct ct_class_list *out)
+enum ct_status ct_label_list_classes(struct ct_label_list *l, const char *path, struct ct_class_list *out)
 {
+	const bool numbers = ct_label_list_has_numbers(l);
 	enum ct_status st;
 	size_t n = 0;
 	char **ids;
@@ -327,10 +322,13 @@ enum ct_status ct_label_list_classes(const struct ct_label_list *l, const char *
 				    "%s: the column \"%s\" marks no row as training data", path, l->split);
 	CT_TRY_ALLOC(ids = CT_NEW_ARRAY(char *, l->n));
 	for (size_t i = 0; i < l->n; i++) {
-		if (l->rows[i].part == CT_LABEL_TRAIN)
-			ids[n++] = l->rows[i].label;
+		if (l->rows[i].part != CT_LABEL_TRAIN)
+			continue;
+		if (numbers)
+			ct_label_row_remove_zeros(&l->rows[i]);
+		ids[n++] = l->rows[i].label;
 	}
-	st = ct_class_list_collect(ids, n, are_numbers(l), path, out);
+	st = ct_class_list_collect(ids, n, numbers, path, out);
 	ct_free(ids);
 	return st;
 }

@@ -21,7 +21,7 @@ enum ct_label_part { CT_LABEL_TRAIN, CT_LABEL_VAL, CT_LABEL_TEST, CT_LABEL_PARTS
 /* The strings point into `text` of the list. */
 struct ct_label_row {
 	char *image; /* not empty, relative, without "." and ".." */
-	char *label; /* not empty; if the labels of all training rows are numbers, these have no leading zeros */
+	char *label; /* not empty */
 	uint32_t line;
 	enum ct_label_part part; /* CT_LABEL_TRAIN without a split column */
 };
@@ -42,9 +42,12 @@ enum ct_status ct_label_list_parse(char *text, size_t len, const char *path, con
 				   struct ct_label_list *out) CT_MUST_CHECK;
 void ct_label_list_release(struct ct_label_list *l);
 
-/* Creates the list of the classes of the training rows. If all labels are numbers, the classes are in the order of these
- * numbers, otherwise in strcmp order. */
-enum ct_status ct_label_list_classes(const struct ct_label_list *l, const char *path,
-				     struct ct_class_list *out) CT_MUST_CHECK;
+/* Returns whether the labels of all training rows are numbers. */
+bool ct_label_list_has_numbers(const struct ct_label_list *l);
+/* Removes whitespace and leading zeros of the label, if it is a number. */
+void ct_label_row_remove_zeros(struct ct_label_row *row);
+/* Creates the list of the classes of the training rows. If all labels are numbers, the classes are these numbers without
+ * leading zeros, in their order; otherwise the classes are in strcmp order. */
+enum ct_status ct_label_list_classes(struct ct_label_list *l, const char *path, struct ct_class_list *out) CT_MUST_CHECK;
 
 #endif

@@ -26,6 +26,7 @@ struct labeling {
 	enum ct_label_part part;             /* of the rows to use */
 	struct ct_class_list *classes;
 	bool numbered;         /* the classes are those of a class list, so that labels may be their numbers */
+	bool any_zeros;        /* the leading zeros of labels do not matter */
 	struct entry *entries; /* [n], sorted by by_stem */
 	uint32_t n;
 	uint32_t *row_of; /* [n] the row of each image, or NONE */
@@ -297,7 +298,8 @@ static enum ct_status classes_of_training(struct labeling *s)
 	enum ct_status st;
 	char *path;
 
-	if (spec->train || !spec->train_labels || strcmp(spec->train_labels, spec->labels) == 0)
+	if (spec->train || !spec->train_labels || strcmp(spec->train_labels, spec->labels) == 0) {
+		s->any_zeros = ct_label_list_has_numbers(&s->list);
 		return ct_label_list_classes(&s->list, s->file, s->classes);
 	CT_TRY_ALLOC(path = ct_path_join(spec->dir && spec->dir[0] ? spec->dir : ".", spec->train_labels));
 	st = ct_label_list_load(path, &columns, &s->training);
@@ -324,14 +326,27 @@ static enum ct_status warn_shared_images(const struct labeling *s)
 			continue;
 		CT_TRY(find_image(s, row, &image));
 		if (image == NONE || s->row_of[image] == NONE || s->list.rows[s->row_of[image]].part != s->part)
+	}
 			continue;
 		first = first ? first : &s->list.rows[s->row_of[image]];
 		n++;
 	}
+	s->any_zeros = ct_label_list_has_numbers(&s->training);
 	if (n)
 		CT_WARN("%s:%u: \"%s\" is also training data (%zu such image%s), so the accuracy is too high: remove these lines from one of the files",
 			s->file, first->line, first->image, n, ct_plural((int64_t)n));
 	return CT_OK;
+/* A label is a class as it is written, or else without leading zeros. */
+static void remove_zeros(struct labeling *s)
+{
+	for (size_t i = 0; i < s->list.n; i++) {
+		struct ct_label_row *row = &s->list.rows[i];
+
+		if (ct_class_list_find(s->classes, row->label) < 0)
+			ct_label_row_remove_zeros(row);
+	}
+}
+
 }
 
 static enum ct_status unknown_class(const struct labeling *s, const struct ct_label_row *row)
@@ -400,7 +415,7 @@ static enum ct_status load(struct labeling *s, struct ct_image_dir_images *image
 
 	CT_TRY(ct_label_list_load(s->file, &columns, &s->list));
 	CT_TRY(choose_part(s));
-	s->numbered = s->classes->n > 0;
+	s->numbered = s->any_zeros = s->classes->n > 0;
 	if (!s->numbered)
 		CT_TRY(classes_of_training(s));
 	CT_TRY(scan(s, images));
@@ -426,6 +441,8 @@ enum ct_status ct__folder_labels_load(const char *root, const struct ct_dataset_
 	CT_TRY_ALLOC(file = ct_path_join(spec->dir && spec->dir[0] ? spec->dir : ".", spec->labels));
 	s.file = file;
 	st = load(&s, images, labels);
+	if (s->any_zeros)
+		remove_zeros(s);
 	ct_label_list_release(&s.list);
 	ct_label_list_release(&s.training);
 	ct_free(s.entries);

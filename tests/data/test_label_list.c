@@ -123,7 +123,7 @@ static void test_columns(void **state)
 	expect_list("id,File_Name,target\n1,a,x\n", NULL, "File_Name target -: a=x; x");
 	expect_list("id,label,sub_class,split\n.//a\\b,1,x,9\n", &named, "id sub_class -: a/b=x; x");
 	/* Numbers are ordered as numbers, names as strings. */
-	expect_list("image,label\na,10\nb,009\nc, 2\nd,0\n", NULL, "image label -: a=10 b=9 c=2 d=0; 0,2,9,10");
+	expect_list("image,label\na,10\nb,009\nc, 2\nd,0\n", NULL, "image label -: a=10 b=009 c=2 d=0; 0,2,9,10");
 	expect_list("image,label\na,10\nb,009\nc,x\n", NULL, "image label -: a=10 b=009 c=x; 009,10,x");
 }
 
@@ -224,6 +224,36 @@ static void test_open(void **state)
 	temp_dir_remove(dir);
 }
 
+static void test_leading_zeros(void **state)
+{
+	char *dir = temp_dir();
+	struct ct_dataset_spec train = spec_of(dir, "labels.csv", true), val = spec_of(dir, "val.csv", false);
+
+	(void)state;
+	add_image(dir, "a.png");
+	add_image(dir, "b.png");
+	/* The training list alone determines whether zeros matter. */
+	text_write(dir, "labels.csv", "image,label\na,007\nb,bond\n");
+	text_write(dir, "val.csv", "image,label\na,007\n");
+	expect_set(&val, "a.png=0:007");
+	text_write(dir, "val.csv", "image,label\na,7\n");
+	expect_fail(&val, "val.csv:2: the class \"7\" is only in the evaluation data", "");
+	text_write(dir, "labels.csv", "image,label\na,07\nb,10\n");
+	text_write(dir, "val.csv", "image,label\na,007\nb,010\n");
+	expect_set(&val, "a.png=0:7 b.png=1:10");
+	/* In a class list, the class as it is written is the first choice. */
+	train.classes = "names";
+	text_write(dir, "names", "001\n002\n003\n");
+	text_write(dir, "labels.csv", "image,label\na,001\nb,003\n");
+	expect_set(&train, "a.png=0:001 b.png=2:003");
+	text_write(dir, "names", "1\n2\n3\n");
+	expect_set(&train, "a.png=0:1 b.png=2:3");
+	text_write(dir, "names", "x\ny\n");
+	text_write(dir, "labels.csv", "image,label\na,000\nb,001\n");
+	expect_set(&train, "a.png=0:x b.png=1:y");
+	temp_dir_remove(dir);
+}
+
 static void test_open_fails(void **state)
 {
 	char *dir = temp_dir();
@@ -299,6 +329,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_csv),  cmocka_unit_test(test_bad_lists),  cmocka_unit_test(test_columns),
 		cmocka_unit_test(test_open), cmocka_unit_test(test_open_fails), cmocka_unit_test(test_fraction),
+		cmocka_unit_test(test_leading_zeros),
 	};
 
 	if (ct_log_configure("error") < 0)
