@@ -70,8 +70,9 @@ static uint32_t first_at(const struct labeling *s, const char *stem, size_t n)
 	return lo;
 }
 
-/* Finds the image of a row, by its path with or without the suffix. *image is NONE if there is none. */
-static enum ct_status find_image(const struct labeling *s, const struct ct_label_row *row, uint32_t *image)
+/* Returns the number of the images that a row names, by their path with or without the suffix, and the last one. *image is
+ * NONE if there is none. */
+static uint32_t find_images(const struct labeling *s, const struct ct_label_row *row, uint32_t *image)
 {
 	const size_t len = strlen(row->image), stem = stem_of(row->image);
 	uint32_t i, n = 0;
@@ -81,7 +82,7 @@ static enum ct_status find_image(const struct labeling *s, const struct ct_label
 						memcmp(s->entries[i].path, row->image, stem) == 0; i++) {
 		if (strcmp(s->entries[i].path, row->image) == 0) {
 			*image = s->entries[i].image;
-			return CT_OK;
+			return 1;
 		}
 	}
 	for (i = first_at(s, row->image, len); i < s->n && s->entries[i].stem == len &&
@@ -89,6 +90,14 @@ static enum ct_status find_image(const struct labeling *s, const struct ct_label
 		*image = s->entries[i].image;
 		n++;
 	}
+	return n;
+}
+
+/* Finds the image of a row. *image is NONE if there is none. */
+static enum ct_status find_image(const struct labeling *s, const struct ct_label_row *row, uint32_t *image)
+{
+	const uint32_t n = find_images(s, row, image);
+
 	if (n < 2)
 		return CT_OK;
 	return CT_FAIL_HINT(CT_DATA, "write the suffix", "%s:%u: there are %u images with the name \"%s\" in %s", s->file,
@@ -239,6 +248,18 @@ static enum ct_status index_images(struct labeling *s, const struct ct_image_dir
 	return CT_OK;
 }
 
+/* Fills s->row_of from the test rows, which this set does not use: their images may be missing, or in other rows, too. */
+static void match_test_rows(struct labeling *s)
+{
+	for (size_t i = 0; i < s->list.n; i++) {
+		const struct ct_label_row *row = &s->list.rows[i];
+		uint32_t image;
+
+		if (row->part == CT_LABEL_TEST && find_images(s, row, &image) == 1 && s->row_of[image] == NONE)
+			s->row_of[image] = (uint32_t)i;
+	}
+}
+
 /* Fills s->row_of, from the rows of all parts. */
 static enum ct_status match_rows(struct labeling *s)
 {
@@ -262,7 +283,11 @@ static enum ct_status match_rows(struct labeling *s)
 			return twice(s, before, row);
 		s->row_of[image] = (uint32_t)i;
 	}
-	return n_missing ? missing_image(s, missing, n_missing) : CT_OK;
+	if (n_missing)
+		return missing_image(s, missing, n_missing);
+	if (s->part != CT_LABEL_TEST)
+		match_test_rows(s);
+	return CT_OK;
 }
 
 /* Determines which rows are those of this set. */
@@ -301,41 +326,16 @@ static enum ct_status classes_of_training(struct labeling *s)
 	if (spec->train || !spec->train_labels || strcmp(spec->train_labels, spec->labels) == 0) {
 		s->any_zeros = ct_label_list_has_numbers(&s->list);
 		return ct_label_list_classes(&s->list, s->file, s->classes);
+	}
 	CT_TRY_ALLOC(path = ct_path_join(spec->dir && spec->dir[0] ? spec->dir : ".", spec->train_labels));
 	st = ct_label_list_load(path, &columns, &s->training);
 	if (st == CT_OK)
 		st = ct_label_list_classes(&s->training, path, s->classes);
+	s->any_zeros = ct_label_list_has_numbers(&s->training);
 	ct_free(path);
 	return st;
 }
 
-/* Warns if the other list has some of the same images as training data. */
-static enum ct_status warn_shared_images(const struct labeling *s)
-{
-	const struct ct_label_row *first = NULL;
-	const char *root = s->spec->classes_of;
-	size_t n = 0;
-
-	if (!root || !s->spec->path || strcmp(root, s->spec->path) != 0)
-		return CT_OK;
-	for (size_t i = 0; i < s->training.n; i++) {
-		const struct ct_label_row *row = &s->training.rows[i];
-		uint32_t image;
-
-		if (row->part != CT_LABEL_TRAIN)
-			continue;
-		CT_TRY(find_image(s, row, &image));
-		if (image == NONE || s->row_of[image] == NONE || s->list.rows[s->row_of[image]].part != s->part)
-	}
-			continue;
-		first = first ? first : &s->list.rows[s->row_of[image]];
-		n++;
-	}
-	s->any_zeros = ct_label_list_has_numbers(&s->training);
-	if (n)
-		CT_WARN("%s:%u: \"%s\" is also training data (%zu such image%s), so the accuracy is too high: remove these lines from one of the files",
-			s->file, first->line, first->image, n, ct_plural((int64_t)n));
-	return CT_OK;
 /* A label is a class as it is written, or else without leading zeros. */
 static void remove_zeros(struct labeling *s)
 {
@@ -347,6 +347,29 @@ static void remove_zeros(struct labeling *s)
 	}
 }
 
+/* Warns if the other list has some of the same images as training data. */
+static void warn_shared_images(const struct labeling *s)
+{
+	const struct ct_label_row *first = NULL;
+	const char *root = s->spec->classes_of;
+	size_t n = 0;
+
+	if (!root || !s->spec->path || strcmp(root, s->spec->path) != 0)
+		return;
+	for (size_t i = 0; i < s->training.n; i++) {
+		const struct ct_label_row *row = &s->training.rows[i];
+		uint32_t image;
+
+		if (row->part != CT_LABEL_TRAIN)
+			continue;
+		if (find_images(s, row, &image) != 1 || s->row_of[image] == NONE || s->list.rows[s->row_of[image]].part != s->part)
+			continue;
+		first = first ? first : &s->list.rows[s->row_of[image]];
+		n++;
+	}
+	if (n)
+		CT_WARN("%s:%u: \"%s\" is also training data (%zu such image%s), so the accuracy is too high: remove these lines from one of the files",
+			s->file, first->line, first->image, n, ct_plural((int64_t)n));
 }
 
 static enum ct_status unknown_class(const struct labeling *s, const struct ct_label_row *row)
@@ -418,10 +441,12 @@ static enum ct_status load(struct labeling *s, struct ct_image_dir_images *image
 	s->numbered = s->any_zeros = s->classes->n > 0;
 	if (!s->numbered)
 		CT_TRY(classes_of_training(s));
+	if (s->any_zeros)
+		remove_zeros(s);
 	CT_TRY(scan(s, images));
 	CT_TRY(index_images(s, images));
 	CT_TRY(match_rows(s));
-	CT_TRY(warn_shared_images(s));
+	warn_shared_images(s);
 	CT_TRY_ALLOC(*labels = CT_NEW_ARRAY(int32_t, images->n));
 	CT_TRY(keep_labeled(s, images, *labels));
 	if (!spec->train && spec->val_fraction <= 0)
@@ -441,8 +466,6 @@ enum ct_status ct__folder_labels_load(const char *root, const struct ct_dataset_
 	CT_TRY_ALLOC(file = ct_path_join(spec->dir && spec->dir[0] ? spec->dir : ".", spec->labels));
 	s.file = file;
 	st = load(&s, images, labels);
-	if (s->any_zeros)
-		remove_zeros(s);
 	ct_label_list_release(&s.list);
 	ct_label_list_release(&s.training);
 	ct_free(s.entries);

@@ -224,6 +224,51 @@ static void test_open(void **state)
 	temp_dir_remove(dir);
 }
 
+/* Opens a set, and expects that a line of its log contains `says`; NULL: that there is no line. */
+static void expect_log(const struct ct_dataset_spec *spec, const char *says)
+{
+	char *path = ct_path_join(spec->dir, "log.txt"), *text;
+	ct_dataset *d;
+	size_t n;
+
+	assert_ok(ct_log_configure("info"));
+	assert_ok(ct_log_open_file(path));
+	if (ct_dataset_open(spec, &d) < 0)
+		fail_msg("%s; %s", ct_error_message(), ct_error_hint_text());
+	ct_dataset_close(d);
+	ct_log_close();
+	assert_ok(ct_log_configure("error"));
+	assert_ok(ct_file_read(path, 1 << 20, &text, &n));
+	if (says ? !strstr(text, says) : n > 0)
+		fail_msg("the log is \"%s\"", text);
+	assert_int_equal(remove(path), 0);
+	ct_free(text);
+	ct_free(path);
+}
+
+static void test_messages(void **state)
+{
+	char *dir = temp_dir();
+	struct ct_dataset_spec train = spec_of(dir, "labels.csv", true), val = spec_of(dir, "val.csv", false);
+
+	(void)state;
+	add_image(dir, "a.png");
+	add_image(dir, "b.png");
+	add_image(dir, "c.png");
+	/* An image of the test data is in the list. */
+	text_write(dir, "labels.csv", "image,label,split\na,x,train\nb,y,train\nc,?,test\nc.png,x,train\nd,?,test\n");
+	expect_log(&train, NULL);
+	text_write(dir, "labels.csv", "image,label,split\na,x,train\nb,?,test\n");
+	expect_log(&train, "labels.csv: 1 images in");
+	/* Which image the training list means does not matter to the evaluation data. */
+	add_image(dir, "a.jpg");
+	text_write(dir, "labels.csv", "image,label\na,x\nb,y\n");
+	text_write(dir, "val.csv", "image,label\na.png,x\nb,y\n");
+	val.classes_of = ".";
+	expect_log(&val, "val.csv:3: \"b\" is also training data (1 such image)");
+	temp_dir_remove(dir);
+}
+
 static void test_leading_zeros(void **state)
 {
 	char *dir = temp_dir();
@@ -329,7 +374,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_csv),  cmocka_unit_test(test_bad_lists),  cmocka_unit_test(test_columns),
 		cmocka_unit_test(test_open), cmocka_unit_test(test_open_fails), cmocka_unit_test(test_fraction),
-		cmocka_unit_test(test_leading_zeros),
+		cmocka_unit_test(test_messages), cmocka_unit_test(test_leading_zeros),
 	};
 
 	if (ct_log_configure("error") < 0)
