@@ -41,6 +41,7 @@ class OwnImages(Case):
         self.directory(suffix=".PNG")
         self.write("photos/cat/broken.png", b"\x89PNG\r\n\x1a\n and no more")
         self.write("photos/cat/notes.txt", "not an image")
+        os.symlink("notes.csv", self.path("photos/notes.csv"))  # cannot be opened
         r = self.run_ctrain("init", "photos")
         self.assertRegex(r.out, r"(?m)^found +4 classes, 49 images in ")
         self.assertRegex(r.out, r"(?m)^classes +from 12 images \(dog\) to 13 \(cat\)$")
@@ -161,6 +162,8 @@ class OwnImages(Case):
             self.write_rows("photos/" + name, rows)
         self.init_fails("photos", "2 lists of labels: a.csv, b.tsv", "--labels .*/a.csv")
         self.run_ctrain("init", "photos", "--labels", "photos/a.csv", "--out", "good.yaml")
+        self.directory((1, 1))
+        self.init_fails("photos", "2 lists of labels: a.csv, b.tsv", "--labels .*/a.csv; --labels none uses the directories")
         for setting, code, says in (("data.labels=none.csv", DATA, r"data\.labels: there is no .*photos/none\.csv"),
                                     ("data.val_labels=none.csv", DATA, r"data\.val_labels: there is no .*photos/none\.csv"),
                                     ("data.labels=", USAGE, r"data\.labels\.image requires data\.labels"),

@@ -148,7 +148,7 @@ static enum ct_status read_lists(struct finder *f)
 		if (!is_csv_name(names[i]))
 			continue;
 		st = read_list(f, names[i]);
-		if (st == CT_DATA || st == CT_NOT_FOUND) {
+		if (st < 0 && st != CT_NOMEM) {
 			if (f->why.status == CT_OK)
 				ct_error_save(&f->why);
 			ct_error_clear();
@@ -166,7 +166,8 @@ static enum ct_status ambiguous(const struct finder *f)
 	for (int i = 0; i < f->n; i++)
 		ct_str_addf(&names, "%s%s", i ? ", " : "", f->lists[i].file);
 	(void)CT_FAIL(CT_DATA, "%s contains %d lists of labels: %s", f->l->dir, f->n, ct_str_text(&names));
-	ct_error_hint("select one, for example --labels %s/%s", f->l->dir, f->lists[0].file);
+	ct_error_hint("select one, for example --labels %s/%s%s", f->l->dir, f->lists[0].file,
+		      f->n_directories > 1 ? "; --labels none uses the directories as the classes" : "");
 	ct_str_release(&names);
 	return CT_DATA;
 }
