@@ -41,7 +41,7 @@ static enum ct_status check_crop(const struct ct_transform *t)
 {
 	if (t->crop == CT_CROP_RANDOM && t->area_max != 0 &&
 	    !(t->area_min > 0 && t->area_min <= t->area_max && t->area_max <= 1))
-		return CT_FAIL(CT_CONFIG, "the random crop has %g to %g of the area, which must be in 0..1",
+		return CT_FAIL(CT_CONFIG, "the random crop covers %g to %g of the area; both must be in 0..1",
 			       (double)t->area_min, (double)t->area_max);
 	if (t->crop == CT_CROP_RANDOM && t->ratio_max != 0 &&
 	    !(t->ratio_min >= 0.01f && t->ratio_min <= t->ratio_max && t->ratio_max <= 100))
