@@ -186,15 +186,19 @@ static void add_rank(const ct_json *e, int64_t first, struct ct_str *out)
 /* Ranks of nodes that do not share the run directory, or whose launcher was killed, too. */
 static void add_missing(const ct_json *ranks, int64_t world, struct ct_str *out)
 {
+	enum { MOST = 64 }; /* ranks to name; world may be any number if the file was changed */
 	int n = 0;
 
-	for (int64_t r = 0; r < world; r++) {
+	for (int64_t r = 0; r < world && n <= MOST; r++) {
 		bool found = false;
 
 		for (size_t i = 0; i < ct_json_len(ranks) && !found; i++)
 			found = i64(ct_json_at(ranks, i), "rank", -1) == r;
-		if (!found)
-			ct_str_addf(out, "%s%lld", n++ == 0 ? "\nNothing is known here of rank " : ", ", (long long)r);
+		if (!found && n == MOST)
+			ct_str_add(out, " and others");
+		else if (!found)
+			ct_str_addf(out, "%s%lld", n == 0 ? "\nNothing is known here of rank " : ", ", (long long)r);
+		n += !found;
 	}
 	if (n > 0)
 		ct_str_add(out,
