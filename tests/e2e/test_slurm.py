@@ -12,14 +12,24 @@ from harness import CTRAIN, OK, STOPPED, USAGE, main, read_text, state_of
 from slurm_cluster import N_GPUS, N_STEPS, STOP, STOP_AT, SlurmCase
 
 
+def has_signal(pid, field, sig):
+    """True if a set of signals in the status of the process (SigBlk: blocked; ShdPnd: pending) contains this one."""
+    found = re.search(rf"(?m)^{field}:\s*([0-9a-f]+)", read_text(f"/proc/{pid}/status"))
+    return bool(found and int(found[1], 16) >> (sig - 1) & 1)
+
+
 def takes(pid, sig):
     """True if the process is a rank that reads this signal from a file descriptor. Earlier, the signal would kill it."""
-    status = read_text(f"/proc/{pid}/status")
-    blocked = re.search(r"(?m)^SigBlk:\s*([0-9a-f]+)", status)
-    return status.startswith("Name:\tctrain\n") and bool(int(blocked[1], 16) >> (sig - 1) & 1)
+    return read_text(f"/proc/{pid}/status").startswith("Name:\tctrain\n") and has_signal(pid, "SigBlk", sig)
 
 
 class Slurm(SlurmCase):
+    def signal_stopped(self, job, pid):
+        """Sends USR1 to a job. Its rank that has stopped continues when it has the signal: scancel does not wait for that."""
+        self.query("scancel", "--signal=USR1", job)
+        self.cluster.until(lambda: has_signal(pid, "ShdPnd", signal.SIGUSR1), f"the signal had reached pid {pid}")
+        os.kill(pid, signal.SIGCONT)
+
     # ---- the script
 
     def test_row_98_script(self):
@@ -162,8 +172,7 @@ class Slurm(SlurmCase):
     def test_row_106_usr1(self):
         """--signal=USR1: ctrain saves and requeues the job, which resumes, even if the job began with train.resume=never."""
         job, pid = self.start_stopped(sets=("train.resume=never",))
-        self.query("scancel", "--signal=USR1", job)
-        os.kill(pid, signal.SIGCONT)
+        self.signal_stopped(job, pid)
         self.finish_job(job, restarts=(1, 1))
         self.assertGreaterEqual(self.metrics(kind="run")[-1]["resumed_step"], STOP_AT)
 
@@ -210,8 +219,7 @@ class Slurm(SlurmCase):
         for run, options, sets, log in (("run", ("--no-requeue",), (), "--no-requeue"), ("config", (), ("launch.requeue=false",), "")):
             with self.subTest(run=run):
                 job, pid = self.start_stopped(*options, sets=sets, run=run)
-                self.query("scancel", "--signal=USR1", job)
-                os.kill(pid, signal.SIGCONT)
+                self.signal_stopped(job, pid)
                 now = self.until_job(job, "FAILED")
                 self.assertEqual((now["ExitCode"], now["Restarts"]), (f"{STOPPED}:0", "0"))
                 self.assertIn(log, self.log_of(job))
@@ -237,9 +245,8 @@ class Slurm(SlurmCase):
             return {e["SLURM_ARRAY_TASK_ID"]: (p, e) for p, e in found} if len(found) == 2 else None
         ranks = self.cluster.until(stopped, "both tasks of the array were in step 30")
         self.assertEqual(ranks["0"][1]["SLURM_STEP_NODELIST"], ranks["1"][1]["SLURM_STEP_NODELIST"])
-        self.query("scancel", "--signal=USR1", f"{first}_1")
-        for pid, _ in ranks.values():
-            os.kill(pid, signal.SIGCONT)
+        self.signal_stopped(f"{first}_1", ranks["1"][0])
+        os.kill(ranks["0"][0], signal.SIGCONT)
         for k in (0, 1):
             self.assertEqual(self.until_job(f"{first}_{k}", "COMPLETED")["Restarts"], str(k))
             self.assert_undisturbed(f"run-{k}")
