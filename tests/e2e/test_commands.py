@@ -512,12 +512,13 @@ class BugReport(Case):
         """The report has what a developer asks for, and no secrets."""
         self.train("train.max_steps=2", "on.end=true https://hooks.example/SECRET1", "model.weights=", run="run")
         with open(self.path("run", "log", "rank-00000.log"), "a", encoding="utf-8") as f:
-            f.write("a" * 100000 + "\n" + "".join(f"line {i} of https://me:SECRET2@host/x\n" for i in range(40)))
+            f.write("a" * 100000 + "\n" + "".join(f"line {i} of https://me:SECRET2/a@host/x?token=SECRET4\n" for i in range(40)))
+            f.write("tcp://host:29500\nfrom user@host\n")
         env = {"CTRAIN_TOKEN": "SECRET3", "NCCL_DEBUG": "WARN", "OMP_NUM_THREADS": "3", "HARMLESS": "unrelated"}
         r = self.run_ctrain("info", "--report", self.path("run"), env=env)
         for part in (re.escape(self.run_ctrain("version").out.split()[1]), r"compiler +\w+", "memory +[0-9]", "libraries .*libyaml", "onednn",
                      "CTRAIN_TOKEN=\\(removed\\)", "NCCL_DEBUG=WARN", "OMP_NUM_THREADS=3", "train.max_steps: 2\n", "on.end: \\(removed\\)",
-                     '"kind":"end"', "line 39 of https://\\(removed\\)@host/x\n", "Last lines of log/rank-00000.log"):
+                     '"kind":"end"', "line 39 of https://\\(removed\\)@host/x\\?\\(removed\\)\ntcp://host:29500\nfrom user@host\n", "Last lines of log/rank-00000.log"):
             self.assertRegex(r.out, part)
         for absent in ("SECRET", "HARMLESS", "line 19 ", "schedule.name"):
             self.assertNotIn(absent, r.out)

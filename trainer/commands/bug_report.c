@@ -35,22 +35,30 @@ static bool starts_with(const char *s, const char *prefix)
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-/* Appends a string. Replaces the user name and the password in URLs (https://USER:PASSWORD@HOST). */
+/* Appends a string. Replaces what may be secret in URLs: the user name, the password and the query
+ * (https://USER:PASSWORD@HOST/PATH?QUERY). */
 static void add_public(struct ct_str *out, const char *s, size_t len)
 {
-	const char *end = s + len, *at;
+	const char *end = s + len, *host;
 
-	while ((at = memmem(s, (size_t)(end - s), "://", 3))) {
-		const char *host = at + 3, *stop = host;
+	while ((host = memmem(s, (size_t)(end - s), "://", 3))) {
+		const char *stop, *query, *at;
 
-		while (stop < end && !strchr("/ \t\"'@", *stop))
+		host += 3;
+		stop = host;
+		while (stop < end && !strchr(" \t\r\n\"'<>", *stop))
 			stop++;
+		query = memchr(host, '?', (size_t)(stop - host));
+		if (!query)
+			query = stop;
 		ct_str_add_bytes(out, s, (size_t)(host - s));
-		s = host;
-		if (stop < end && *stop == '@') {
-			ct_str_add(out, REMOVED);
-			s = stop;
-		}
+		at = memrchr(host, '@', (size_t)(query - host));
+		ct_str_add(out, at ? REMOVED : "");
+		if (at)
+			host = at;
+		ct_str_add_bytes(out, host, (size_t)(query - host));
+		ct_str_add(out, query < stop ? "?" REMOVED : "");
+		s = stop;
 	}
 	ct_str_add_bytes(out, s, (size_t)(end - s));
 }

@@ -181,7 +181,7 @@ enum ct_status ct_run_images_draw_filters(const struct ct_filters *l, const floa
 			const int y = k / columns * (h + 1) + i / 3 / w, x = k % columns * (w + 1) + i / 3 % w;
 			const float value = f[(c >= 3 ? i % 3 : 0) * h * w + i / 3];
 			rgb[((size_t)y * (size_t)width + (size_t)x) * 3 + (size_t)(i % 3)] =
-				(uint8_t)(high > low ? 255 * (value - low) / (high - low) : 128);
+				(uint8_t)(high > low && isfinite(value) && isfinite(high - low) ? 255 * (value - low) / (high - low) : 128);
 		}
 	}
 	enum ct_status st = ct_png_encode(rgb, width, height, png);
