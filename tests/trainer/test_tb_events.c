@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include "tests/trainer/tmpdir.h"
 #include "trainer/report/tb_events_impl.h"
@@ -218,6 +220,40 @@ static void test_unwritable(void **state)
 	assert_fails(ct__tb_open(in_tmpdir("file/tb"), 0, &tb), CT_IO, "file");
 }
 
+/* A record for which there is no room leaves nothing behind, and later records can be read. */
+static void test_disk_full(void **state)
+{
+	static const struct ct_tb_scalar loss = {"loss", 0.5};
+	struct rlimit was, small;
+	struct event e;
+	uint8_t *data;
+	size_t len;
+	ct_tb *tb;
+
+	(void)state;
+	(void)signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+	small = (struct rlimit){4096, was.rlim_max};
+	char *value = test_calloc(1, 8192);
+	assert_ok(ct__tb_open(in_tmpdir("full"), 0, &tb));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	enum ct_status st = ct__tb_value(tb, 1, value, 8192);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+	assert_fails(st, CT_IO, "tfevents");
+	assert_ok(ct__tb_scalars(tb, 2, &loss, 1));
+	ct__tb_close(tb);
+	char *path = only_file(in_tmpdir("full"), 1);
+	assert_ok(ct_file_read(path, 1 << 20, (char **)&data, &len));
+	const uint8_t *p = data;
+	next_event(&p, &e);
+	next_event(&p, &e);
+	assert_int_equal(e.step, 2);
+	assert_ptr_equal(p, data + len);
+	ct_free(data);
+	ct_free(path);
+	test_free(value);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -225,6 +261,7 @@ int main(void)
 		cmocka_unit_test(test_file),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_unwritable),
+		cmocka_unit_test(test_disk_full),
 	};
 
 	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);

@@ -36,7 +36,7 @@ uint32_t ct__crc32c(const void *p, size_t n)
 	const uint8_t *bytes = p;
 	uint32_t crc = ~0u;
 
-	/* Bit by bit is fast enough: a record has a few hundred bytes. */
+	/* Bit by bit is fast enough: images are written once per epoch, and other records have a few hundred bytes. */
 	for (size_t i = 0; i < n; i++) {
 		crc ^= bytes[i];
 		for (int bit = 0; bit < 8; bit++)
@@ -110,12 +110,23 @@ static void make_record(const uint8_t *event, size_t n, uint8_t *record)
 	memcpy(record + 12 + n, &crc, 4);
 }
 
+/* Appends a complete record, or nothing: a reader would stop at a part of one. */
+static enum ct_status append(ct_tb *tb, const uint8_t *record, size_t n)
+{
+	const off_t begin = lseek(tb->fd, 0, SEEK_END);
+	enum ct_status st = ct_fd_write_all(tb->fd, record, n, tb->path);
+
+	if (st < 0 && begin >= 0 && ftruncate(tb->fd, begin) == 0)
+		(void)lseek(tb->fd, begin, SEEK_SET);
+	return st;
+}
+
 static enum ct_status write_record(ct_tb *tb, const struct message *m)
 {
 	uint8_t record[sizeof(m->bytes) + 16];
 
 	make_record(m->bytes, m->len, record);
-	return ct_fd_write_all(tb->fd, record, m->len + 16, tb->path);
+	return append(tb, record, m->len + 16);
 }
 
 static enum ct_status write_preface(ct_tb *tb, uint64_t resume_step)
@@ -230,7 +241,7 @@ enum ct_status ct__tb_value(ct_tb *tb, uint64_t step, const char *value, size_t 
 	memcpy(event, head.bytes, head.len);
 	memcpy(event + head.len, value, n);
 	make_record(event, len, record);
-	enum ct_status st = ct_fd_write_all(tb->fd, record, len + 16, tb->path);
+	enum ct_status st = append(tb, record, len + 16);
 	ct_free(event);
 	return st < 0 ? st : ct_file_still_at(tb->fd, tb->path);
 }

@@ -1,4 +1,4 @@
-/* Writes TensorBoard event files that contain only scalars. A file is a sequence of TFRecords (length, masked CRC-32C
+/* Writes TensorBoard event files. A file is a sequence of TFRecords (length, masked CRC-32C
  * of the length, data, masked CRC-32C of the data). The data of each record is a protobuf message `Event`. TensorFlow's
  * record_writer.h and event.proto define the format. */
 #ifndef CT_TRAINER_REPORT_TB_EVENTS_IMPL_H
