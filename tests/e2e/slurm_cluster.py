@@ -349,11 +349,11 @@ class SlurmCase(Case):
                                  if os.path.islink(os.path.join(directory, d)))).encode())
         return h.hexdigest()
 
-    def lose_node(self, failpoint, at_once):
+    def lose_node(self, failpoint, at_once, *sets):
         """Host 2, with rank 0, loses its network. Slurm notices this, or an administrator reports it at once, and Slurm starts the job
         again on hosts 1 and 3. Rank 0 of the first start is stopped, and continues when the second one has ended: it must not write
         anything."""
-        job = self.submit(self.script(), f"--nodelist={self.cluster.names[1]},{self.cluster.names[2]}", env={"CTRAIN_FAILPOINT": failpoint})
+        job = self.submit(self.script(*sets), f"--nodelist={self.cluster.names[1]},{self.cluster.names[2]}", env={"CTRAIN_FAILPOINT": failpoint})
         pid = self.until_rank_stopped()
         self.cluster.cut(1)
         try:
