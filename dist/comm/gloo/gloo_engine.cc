@@ -1,3 +1,5 @@
+/* This file is longer than others, because only one file of the project includes gloo's headers: they need C++ and
+ * exceptions, which must not leave it. */
 #include "dist/comm/gloo/gloo_engine.h"
 
 #include <gloo/allgather.h>
