@@ -1,61 +1,40 @@
-/* Classifies images with libctrain_infer, each in its own thread: classify MODEL.safetensors IMAGE.ppm... (binary, 8 bits) */
+/* Classifies images with libctrain_infer: classify MODEL.safetensors IMAGE.ppm... (binary, 8 bits) */
 #include <ctrain_infer.h>
-#include <pthread.h>
+#include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_IMAGES 16
-
-static ctrain_model *model; /* of all threads */
-
-/* Returns NULL if it fails. */
-static void *classify(void *path)
-{
-	const struct ctrain_info *info = ctrain_model_info(model);
-	struct ctrain_error error = {CTRAIN_FILE, "cannot read it as a binary PPM file"};
-	struct ctrain_image image = {0};
-	ctrain_session *session = NULL; /* of this thread */
-	FILE *file = fopen(path, "rb");
-	float *p = calloc((size_t)info->outputs, sizeof(float)), best[3];
-	uint8_t *rgb = NULL;
-	int label[3], ok;
-
-	if (file && fscanf(file, "P6 %d %d 255", &image.width, &image.height) == 2 && fgetc(file) != EOF)
-		image.rgb = rgb = calloc((size_t)image.width * (size_t)image.height, 3);
-	ok = p && rgb && fread(rgb, 3 * (size_t)image.width, (size_t)image.height, file) == (size_t)image.height &&
-	     ctrain_session_open(model, 1, 1, &session, &error) == CTRAIN_OK && ctrain_predict_rgb(session, &image, 1, p, &error) == CTRAIN_OK;
-	if (ok) {
-		ctrain_softmax(p, info->outputs);
-		ctrain_top_k(p, info->outputs, 3, label, best);
-	} else {
-		fprintf(stderr, "%s: %s\n", (char *)path, error.message);
-	}
-	for (int i = 0; ok && i < 3 && i < info->outputs; i++)
-		if (info->n_classes)
-			printf("%s:  %6.2f %%  %s\n", (char *)path, 100 * best[i], info->classes[label[i]]);
-		else
-			printf("%s:  %6.2f %%  class %d\n", (char *)path, 100 * best[i], label[i]);
-	ctrain_session_close(session);
-	free(p);
-	free(rgb);
-	return (file && fclose(file) != 0) || !ok ? NULL : path;
-}
-
 int main(int argc, char **argv)
 {
-	struct ctrain_error error = {CTRAIN_ARGUMENT, "usage: classify MODEL.safetensors IMAGE.ppm... (at most 16 images)"};
-	const int images = argc - 2;
-	pthread_t threads[MAX_IMAGES];
-	void *result;
-	int n = 0, failed = images < 1 || images > MAX_IMAGES || ctrain_model_open(argv[1], &model, &error) != CTRAIN_OK;
-
-	if (failed)
-		fprintf(stderr, "%s\n", error.message);
-	while (!failed && n < images && pthread_create(&threads[n], NULL, classify, argv[n + 2]) == 0)
-		n++;
-	failed |= n < images;
-	for (int i = 0; i < n; i++)
-		failed |= pthread_join(threads[i], &result) != 0 || !result;
+	if (argc < 3)
+		errx(1, "usage: classify MODEL.safetensors IMAGE.ppm...");
+	ctrain_model *model;
+	ctrain_session *session;
+	struct ctrain_error error;
+	if (ctrain_model_open(argv[1], &model, &error) || ctrain_session_open(model, 1, 0, &session, &error))
+		errx(1, "%s", error.message);
+	const struct ctrain_info *info = ctrain_model_info(model);
+	float *p = calloc((size_t)info->outputs, sizeof(float)), best[3];
+	for (int i = 2; i < argc; i++) {
+		int w, h, label[3];
+		FILE *file = fopen(argv[i], "rb");
+		if (!file || fscanf(file, "P6 %d %d 255", &w, &h) != 2 || w < 1 || h < 1 || fgetc(file) == EOF)
+			errx(1, "%s: cannot read it as a binary PPM file", argv[i]);
+		uint8_t *rgb = calloc((size_t)w * (size_t)h, 3);
+		if (!p || !rgb || fread(rgb, 3 * (size_t)w, (size_t)h, file) != (size_t)h || fclose(file))
+			errx(1, "%s: the file is truncated, or there is not enough memory", argv[i]);
+		if (ctrain_predict_rgb(session, &(struct ctrain_image){rgb, w, h, 0}, 1, p, &error))
+			errx(1, "%s: %s", argv[i], error.message);
+		ctrain_softmax(p, info->outputs);
+		ctrain_top_k(p, info->outputs, 3, label, best);
+		for (int k = 0; k < 3 && k < info->outputs; k++)
+			if (info->n_classes)
+				printf("%s:  %6.2f %%  %s\n", argv[i], 100 * best[k], info->classes[label[k]]);
+			else
+				printf("%s:  %6.2f %%  class %d\n", argv[i], 100 * best[k], label[k]);
+		free(rgb);
+	}
+	free(p);
+	ctrain_session_close(session);
 	ctrain_model_close(model);
-	return failed;
 }

@@ -186,6 +186,8 @@ class Library(Case):
         width, height = 40, 30
         rgb = bytes((x * 7 + y * 3 + c * 50) % 256 for y in range(height) for x in range(width) for c in range(3))
         ppm = self.write("image.ppm", b"P6\n%d %d\n255\n" % (width, height) + rgb)
+        negative = self.write("negative.ppm", b"P6\n-1 1\n255\n" + rgb)
+        truncated = self.write("truncated.ppm", b"P6\n%d %d\n255\n" % (width, height) + rgb[:-1])
         rows = b"".join(b"\0" + rgb[y * width * 3:(y + 1) * width * 3] for y in range(height))
         image = self.write("image.png", png_file(width, height, rows))
         top = self.run_ctrain("predict", weights, image, "--top", 3, "--json").json()["images"][0]["top"]
@@ -193,22 +195,29 @@ class Library(Case):
         os.rename(self.path("prefix"), self.path("moved"))
         find = {"PKG_CONFIG_PATH": self.path("moved", "lib", "pkgconfig")}
         flags = lambda *words: self.command("pkg-config", *words, "ctrain_infer", **find).split()
-        example = self.path("moved", "share", "doc", "ctrain", "examples", "classify.c")
         warnings = ("-Wall", "-Wextra", "-Werror", *SANITIZE)
-        self.command("cc", *warnings, example, "-o", self.path("shared"), *flags("--cflags", "--libs"))
-        static = [f for f in flags("--libs", "--static") if f != "-lctrain_infer"]
-        self.command("cc", *warnings, example, "-o", self.path("static"), *flags("--cflags"), self.path("moved", "lib", "libctrain_infer.a"), *static)
-        for name in ("shared", "static"):
-            out = self.command(self.path(name), weights, ppm, ppm, LD_LIBRARY_PATH=self.path("moved", "lib"))
+        find_library = {"LD_LIBRARY_PATH": self.path("moved", "lib")}
+        shared = flags("--cflags", "--libs")
+        static = [*flags("--cflags"), self.path("moved", "lib", "libctrain_infer.a"),
+                  *(f for f in flags("--libs", "--static") if f != "-lctrain_infer")]
+        for name, example, libraries in (("shared", "classify", shared), ("static", "classify", static),
+                                         ("threads", "classify_threads", [*shared, "-pthread"])):
+            source = self.path("moved", "share", "doc", "ctrain", "examples", example + ".c")
+            if example == "classify":
+                self.assertLessEqual(len(read_text(source).splitlines()), 40)  # as docs/EXPORT.md states
+            self.command("cc", *warnings, source, "-o", self.path(name), *libraries)
+            out = self.command(self.path(name), weights, ppm, ppm, **find_library)
             found = re.findall(rf"^{re.escape(ppm)}: +([\d.]+) %  class (\d+)$", out, re.M)
             self.assertEqual(sorted(int(c) for _, c in found), sorted(2 * [t["class"] for t in top]), name)
             of_class = {t["class"]: t["p"] for t in top}
             for p, c in found:
                 self.assertAlmostEqual(float(p), 100 * of_class[int(c)], delta=0.006)
-        for words, absent in (((weights, ppm, self.path("absent")), "absent"), ((self.path("no-model"), ppm), "no-model")):
-            r = subprocess.run([self.path("static"), *words], capture_output=True, text=True)
-            self.assertEqual(r.returncode, 1)
-            self.assertIn(absent, r.stderr)
+            for words, wanted in (((weights, ppm, self.path("absent")), "absent"), ((self.path("no-model"), ppm), "no-model"),
+                                  ((weights,), "usage"), ((weights, ppm, truncated), "truncated.ppm: "),
+                                  ((weights, ppm, negative), "negative.ppm: cannot read it as a binary PPM file")):
+                r = subprocess.run([self.path(name), *words], env={**os.environ, **find_library}, capture_output=True, text=True)
+                self.assertEqual(r.returncode, 1, r.stderr)
+                self.assertIn(wanted, r.stderr)
 
     def test_only_the_interface_is_visible(self):
         header = read_text(os.path.join(SOURCE, "infer", "api", "ctrain_infer.h"))
