@@ -3,6 +3,8 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -10,6 +12,8 @@
 #include "data/files/label.h"
 
 #define MAX_FILE ((size_t)1 << 30)
+#define START_BYTES ((size_t)1 << 20)
+#define START_ROWS 100
 #define NONE SIZE_MAX
 
 enum { IMAGE, LABEL, SPLIT, COLUMNS };
@@ -270,12 +274,14 @@ void ct_label_row_remove_zeros(struct ct_label_row *row)
 	row->label = label;
 }
 
-static enum ct_status read_all(struct reader *r, const struct ct_label_columns *columns)
+/* *all: no other rows follow. */
+static enum ct_status read_rows(struct reader *r, const struct ct_label_columns *columns, size_t max_rows, bool *all)
 {
 	CT_TRY(find_columns(r, columns));
 	for (;;) {
 		CT_TRY(ct_csv_next(&r->csv));
-		if (r->csv.n == 0)
+		*all = r->csv.n == 0;
+		if (*all || r->list->n == max_rows)
 			break;
 		CT_TRY(take_row(r));
 	}
@@ -284,8 +290,8 @@ static enum ct_status read_all(struct reader *r, const struct ct_label_columns *
 	return CT_OK;
 }
 
-enum ct_status ct_label_list_parse(char *text, size_t len, const char *path, const struct ct_label_columns *columns,
-				   struct ct_label_list *out)
+static enum ct_status parse(char *text, size_t len, const char *path, const struct ct_label_columns *columns,
+			    size_t max_rows, struct ct_label_list *out, bool *all)
 {
 	struct reader r = {.list = out};
 	enum ct_status st;
@@ -293,11 +299,19 @@ enum ct_status ct_label_list_parse(char *text, size_t len, const char *path, con
 	*out = (struct ct_label_list){.text = text};
 	st = ct_csv_init(&r.csv, text, len, path);
 	if (st == CT_OK)
-		st = read_all(&r, columns);
+		st = read_rows(&r, columns, max_rows, all);
 	ct_csv_release(&r.csv);
 	if (st < 0)
 		ct_label_list_release(out);
 	return st;
+}
+
+enum ct_status ct_label_list_parse(char *text, size_t len, const char *path, const struct ct_label_columns *columns,
+				   struct ct_label_list *out)
+{
+	bool all;
+
+	return parse(text, len, path, columns, SIZE_MAX, out, &all);
 }
 
 enum ct_status ct_label_list_load(const char *path, const struct ct_label_columns *columns, struct ct_label_list *out)
@@ -308,6 +322,47 @@ enum ct_status ct_label_list_load(const char *path, const struct ct_label_column
 	*out = (struct ct_label_list){0};
 	CT_TRY(ct_file_read(path, MAX_FILE, &text, &len));
 	return ct_label_list_parse(text, len, path, columns, out);
+}
+
+/* Reads the complete lines in the first START_BYTES of the file. */
+static enum ct_status read_start(const char *path, char **text, size_t *len, bool *all)
+{
+	enum ct_status st;
+	struct stat sb;
+	int fd;
+
+	CT_TRY(ct_file_open(path, CT_FILE_READ, &fd));
+	*all = fstat(fd, &sb) == 0 && (uint64_t)sb.st_size <= START_BYTES;
+	*len = *all ? (size_t)sb.st_size : START_BYTES;
+	*text = ct_realloc(NULL, *len + 1, 1);
+	st = *text ? ct_fd_read_at(fd, *text, *len, 0, path) : CT_NOMEM;
+	close(fd);
+	if (st < 0) {
+		ct_free(*text);
+		return st;
+	}
+	while (!*all && *len > 0 && !strchr("\r\n", (*text)[*len - 1]))
+		--*len;
+	(*text)[*len] = '\0';
+	return CT_OK;
+}
+
+enum ct_status ct_label_list_load_start(const char *path, const struct ct_label_columns *columns, struct ct_label_list *out,
+					bool *all)
+{
+	bool all_bytes, all_rows = false;
+	char *text;
+	size_t len;
+
+	*out = (struct ct_label_list){0};
+	CT_TRY(read_start(path, &text, &len, &all_bytes));
+	if (len == 0 && !all_bytes) {
+		ct_free(text);
+		return CT_FAIL(CT_DATA, "%s:1: the line is longer than %zu bytes", path, START_BYTES);
+	}
+	CT_TRY(parse(text, len, path, columns, START_ROWS, out, &all_rows));
+	*all = all_bytes && all_rows;
+	return CT_OK;
 }
 
 enum ct_status ct_label_list_classes(struct ct_label_list *l, const char *path, struct ct_class_list *out)

@@ -37,7 +37,10 @@ struct ct_label_list {
 /* Fails with CT_DATA and the message "PATH:LINE: ..." if a column cannot be found, or if a row is invalid. */
 enum ct_status ct_label_list_load(const char *path, const struct ct_label_columns *columns,
 				  struct ct_label_list *out) CT_MUST_CHECK;
-/* The same for text [len], which is followed by a NUL. Takes the text. */
+/* The same for at most 100 rows in the first MiB of the file, to determine whether it is a list. *all: it has no other rows. */
+enum ct_status ct_label_list_load_start(const char *path, const struct ct_label_columns *columns,
+					struct ct_label_list *out, bool *all) CT_MUST_CHECK;
+/* The same as ct_label_list_load for text [len], which is followed by a NUL. Takes the text. */
 enum ct_status ct_label_list_parse(char *text, size_t len, const char *path, const struct ct_label_columns *columns,
 				   struct ct_label_list *out) CT_MUST_CHECK;
 void ct_label_list_release(struct ct_label_list *l);

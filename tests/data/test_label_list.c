@@ -369,12 +369,59 @@ static void test_fraction(void **state)
 	temp_dir_remove(dir);
 }
 
+/* Writes n rows of row_bytes, then `end`, and expects what the start of the file contains. */
+static void expect_start(int n, int row_bytes, const char *end, const char *says, size_t want_rows, bool want_all)
+{
+	static const struct ct_label_columns usual = {0};
+	char *dir = temp_dir(), *path = ct_path_join(dir, "x.csv");
+	struct ct_str csv = {0};
+	struct ct_label_list l;
+	enum ct_status st;
+	bool all = false;
+
+	ct_str_add(&csv, "image,label\n");
+	for (int i = 0; i < n; i++)
+		ct_str_addf(&csv, "%0*d.jpg,x\xc3\xa4\n", row_bytes - 9, i);
+	ct_str_add(&csv, end);
+	assert_ok(ct_str_status(&csv));
+	text_write(dir, "x.csv", csv.s);
+	st = ct_label_list_load_start(path, &usual, &l, &all);
+	if (says) {
+		assert_int_equal(st, CT_DATA);
+		assert_non_null(strstr(ct_error_message(), says));
+		ct_error_clear();
+	} else {
+		assert_ok(st);
+		assert_int_equal(l.n, want_rows);
+		assert_int_equal(all, want_all);
+		ct_label_list_release(&l);
+	}
+	ct_str_release(&csv);
+	ct_free(path);
+	temp_dir_remove(dir);
+}
+
+static void test_start(void **state)
+{
+	(void)state;
+	expect_start(100, 20, "", NULL, 100, true);
+	expect_start(101, 20, "", NULL, 100, false);
+	expect_start(101, 20, "bad", NULL, 100, false);
+	expect_start(99, 20, "bad", ":101: the number of fields is 1", 0, false);
+	/* The MiB ends within a row, at any of its bytes. */
+	for (int bytes = 30000; bytes < 30010; bytes++)
+		expect_start(100, bytes, "bad", NULL, (size_t)(((1 << 20) - 12) / bytes), false);
+	expect_start(0, 20, "", "but no labels", 0, false);
+	expect_start(1, 1 << 20, "", "but no labels", 0, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_csv),  cmocka_unit_test(test_bad_lists),  cmocka_unit_test(test_columns),
 		cmocka_unit_test(test_open), cmocka_unit_test(test_open_fails), cmocka_unit_test(test_fraction),
 		cmocka_unit_test(test_messages), cmocka_unit_test(test_leading_zeros),
+		cmocka_unit_test(test_start),
 	};
 
 	if (ct_log_configure("error") < 0)

@@ -150,6 +150,17 @@ class OwnImages(Case):
         got = self.run_ctrain("data", "stats", self.path("photos.yaml"), "--json").json()
         self.assertEqual([s["images"] for s in got["sets"]], [6, 2])
 
+    def test_large_tables(self):
+        """Only the start of a table is read to determine whether it is a list of labels; the list is read completely."""
+        rows = self.labels(per_class=(60, 60))
+        self.write_rows("photos/labels.csv", [(a, b, "valid" if a >= "1-050" else "train") for a, b in rows], header="id,animal,split")
+        self.write_rows("photos/features.csv", [(f"{i}", "1", "0.5") for i in range(100000)], header="id,target,width")
+        os.truncate(self.path("photos/features.csv"), (1 << 30) + 1)
+        r = self.run_ctrain("init", "photos", "--out", "list.yaml")
+        self.assertRegex(r.out, r'(?m)^evaluate +on 10 images of the same file, which column "split" selects$')
+        os.remove(self.path("photos/labels.csv"))
+        self.init_fails("photos", r'features\.csv:2: there is no image "0" in ')
+
     def test_labels_mistakes(self):
         rows = self.labels(per_class=(2, 2))
         self.write_rows("photos/labels.csv", rows + [("2-000", "fox")])

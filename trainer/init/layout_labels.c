@@ -112,9 +112,15 @@ static enum ct_status read_list(struct finder *f, const char *file)
 	struct ct_label_list list;
 	enum ct_status st;
 	char *path;
+	bool all;
 
 	CT_TRY_ALLOC(path = ct_path_join(f->l->dir, file));
-	st = ct_label_list_load(path, &usual, &list);
+	st = ct_label_list_load_start(path, &usual, &list, &all);
+	/* Other tables may have such columns too, and may be large. */
+	if (st == CT_OK && !all && (list.per_part[CT_LABEL_TRAIN] == 0 || find_root(f, &list))) {
+		ct_label_list_release(&list);
+		st = ct_label_list_load(path, &usual, &list);
+	}
 	if (st == CT_OK) {
 		st = take_list(f, file, path, &list);
 		ct_label_list_release(&list);
