@@ -396,7 +396,7 @@ class NotFinite(Case):
         images = self.config(TINY.replace("{name: synthetic, n_train: 1000, n_val: 230, shape: [1, 12, 12]}",
                                           "{name: imagefolder, dir: %s, train: {path: ., size: 12}, val: none}" % self.path("src")), "images.yaml")
         for i in range(96):
-            self.write(f"src/c{i % 3}/{i:03d}.png", png(12, 12, i))
+            self.write(f"src/c{i % 3}/{50 * 'é'}{i:03d}.png", png(12, 12, i))  # the message contains the complete names
         reports = {}
         for procs in (1, 2):
             r, j = self.report("--procs", procs, "train.epochs=9", run=f"run{procs}", config=images)
@@ -423,7 +423,7 @@ class NotFinite(Case):
                 self.assertIn("src/c", s["where"])
             for i in j["suspicious_samples"]:
                 self.assertIn(i, samples)
-                self.assertRegex(r.err, rf"{i} \(c\d/\d+\.png\)")
+                self.assertRegex(r.err, rf"{i} \(c\d/é{{50}}\d+\.png\)")
             if j["suspicious_samples"]:
                 command = re.search(r"`ctrain (data show [^`]*)`", r.err)[1].split()
                 self.assertEqual(command[3:], [str(i) for i in j["suspicious_samples"]])
