@@ -161,6 +161,26 @@ class OwnImages(Case):
         os.remove(self.path("photos/labels.csv"))
         self.init_fails("photos", r'features\.csv:2: there is no image "0" in ')
 
+    def test_check_of_a_directory_with_labels(self):
+        """`ctrain data check DIR` reports that it does not check the list of labels; with --labels, it checks the list and its images."""
+        rows = self.labels(per_class=(3, 3))
+        self.write("photos/images/extra.png", "not in the list")
+        r = self.run_ctrain("data", "check", "photos", expect=DATA)
+        self.assert_says(r, r"photos: the labels in .*/photos/labels\.csv are not checked; add --labels .*/photos/labels\.csv")
+        self.assertRegex(r.out, r"(?m)^photos: 7 samples, 1 bad")
+        r = self.run_ctrain("data", "check", "photos", "--labels", "none", expect=DATA)
+        self.assertNotIn("labels.csv", r.err)
+        check = ("data", "check", "photos", "--labels", "photos/labels.csv")
+        self.assertRegex(self.run_ctrain(*check).out, r"^train: 6 samples, 0 bad.*\n$")
+        self.write_rows("photos/labels.csv", [(a, b, "val" if a.endswith("2") else "train") for a, b in rows], header="id,animal,split")
+        self.assertRegex(self.run_ctrain(*check).out, r"^train: 4 samples, 0 bad.*\nval: 2 samples, 0 bad.*\n$")
+        self.write("photos/images/1-002.png", "this is text")
+        self.assertRegex(self.run_ctrain(*check, expect=DATA).out, r"(?m)^val: 2 samples, 1 bad")
+        self.write_rows("photos/labels.csv", rows + [("2-000", "fox")])
+        self.assert_last_says(self.run_ctrain(*check, expect=DATA), r'labels\.csv:8: there is no image "2-000"')
+        self.assert_last_says(self.run_ctrain("data", "check", "my.yaml", *check[3:], expect=USAGE), "--labels .* not with a configuration")
+        self.assert_last_says(self.run_ctrain(*check, "photos", expect=USAGE), "only one directory")
+
     def test_labels_mistakes(self):
         rows = self.labels(per_class=(2, 2))
         self.write_rows("photos/labels.csv", rows + [("2-000", "fox")])

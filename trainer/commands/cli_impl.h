@@ -32,7 +32,8 @@
 	X(CLEAN) /* --yes, --dry-run */ \
 	X(EVAL) /* --report of eval */ \
 	X(INFO) /* --report of info */ \
-	X(INIT) /* --labels */ \
+	X(INIT) /* --labels of init */ \
+	X(CHECK) /* --labels of data check */ \
 	X(MODEL) /* --config, for weights that do not describe their model */ \
 	X(SEARCH) \
 	X(ALL) /* accepted by every command: --help, --version, --verbose */

@@ -1,4 +1,6 @@
 /* `ctrain data check CONFIG|PATH...`: decodes every sample and reports all problems. */
+#define CT_LOG_COMPONENT "data"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +13,7 @@
 #include "trainer/commands/cli.h"
 #include "trainer/commands/data_check_impl.h"
 #include "trainer/commands/print_impl.h"
+#include "trainer/init/layout.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/report/ticker.h"
 
@@ -49,13 +52,18 @@ static enum ct_status note_damaged(void *user, const char *text)
 	return ct__findings_add_damaged(&r->findings, r->sets[r->n_sets].set, text);
 }
 
-/* Opens the data set `spec`. Damaged shards become findings instead of errors. */
-static enum ct_status open_set(struct run *r, const char *set, struct ct_dataset_spec *spec, ct_dataset **out)
+static void begin_set(struct run *r, const char *set)
 {
 	struct set_result *s = &r->sets[r->n_sets];
 
 	*s = (struct set_result){.set = set};
 	memcpy(s->found, r->findings.counts, sizeof(s->found));
+}
+
+/* Opens the data set `spec`. Damaged shards become findings instead of errors. */
+static enum ct_status open_set(struct run *r, const char *set, struct ct_dataset_spec *spec, ct_dataset **out)
+{
+	begin_set(r, set);
 	spec->on_damaged = note_damaged;
 	spec->user = r;
 	return ct_dataset_open(spec, out);
@@ -137,6 +145,38 @@ static bool holds_shards(const char *folder)
 	return found;
 }
 
+/* Checks the images that --labels lists, and the list itself. */
+static enum ct_status check_list(struct run *r, const char *dir)
+{
+	static const char *const names[] = {"train", "val"};
+	const struct ct_image_opts image = {0};
+	struct ct_layout l;
+	enum ct_status st;
+
+	st = ct_layout_find(dir, r->cli->labels, &l);
+	for (int i = 0; st == CT_OK && i < 1 + l.has_val; i++) {
+		ct_dataset *d = NULL;
+
+		begin_set(r, names[i]);
+		st = ct_layout_open(&l, i == 0, &d);
+		if (st == CT_OK)
+			st = check_set(r, d, &image);
+		ct_dataset_close(d);
+	}
+	return st;
+}
+
+static void warn_unchecked_list(const char *dir)
+{
+	struct ct_layout l;
+
+	if (ct_layout_find(dir, NULL, &l) < 0)
+		ct_error_clear();
+	else if (l.labels[0])
+		CT_WARN("%s: the labels in %s/%s are not checked; add --labels %s/%s, or --labels none if this is no list of labels",
+			dir, l.dir, l.labels, l.dir, l.labels);
+}
+
 /* path is a directory of shards, a directory of images, or a pattern of shards as in data.train. */
 static enum ct_status check_path(struct run *r, const char *path)
 {
@@ -147,6 +187,8 @@ static enum ct_status check_path(struct run *r, const char *path)
 	ct_dataset *d = NULL;
 	enum ct_status st = copy ? CT_OK : CT_NOMEM;
 
+	if (!shards && !r->cli->labels)
+		warn_unchecked_list(path);
 	for (size_t n = copy ? strlen(copy) : 0; n > 1 && copy[n - 1] == '/'; n--)
 		copy[n - 1] = '\0';
 	/* Uses the parent directory as the data directory, because it may contain the list of classes. */
@@ -177,7 +219,12 @@ static bool is_config(const char *path)
 
 static enum ct_status check_all(struct run *r)
 {
+	const char *labels = r->cli->labels;
+
 	if (is_config(r->cli->args[0])) {
+		if (labels)
+			return CT_FAIL_HINT(CT_USAGE, "data.labels=FILE.csv sets the key of the configuration",
+					    "--labels can be used with a directory of images, but not with a configuration");
 		if (r->cli->n_args > 1)
 			return CT_FAIL(CT_USAGE,
 				       "only one configuration can be checked at a time: unexpected argument \"%s\"",
@@ -187,6 +234,12 @@ static enum ct_status check_all(struct run *r)
 	if (r->cli->n_sets > 0)
 		return CT_FAIL(CT_USAGE, "KEY=VALUE (\"%s\") can be used with a configuration, but not with paths",
 			       r->cli->sets[0].key);
+	if (labels && strcmp(labels, "none") != 0) {
+		if (r->cli->n_args > 1)
+			return CT_FAIL(CT_USAGE, "--labels can be used with only one directory: unexpected argument \"%s\"",
+				       r->cli->args[1]);
+		return check_list(r, r->cli->args[0]);
+	}
 	for (int i = 0; i < r->cli->n_args; i++)
 		CT_TRY(check_path(r, r->cli->args[i]));
 	return CT_OK;
