@@ -3,13 +3,15 @@
 
 FILE was written by ctest --output-junit (its name without .xml is the stage), or has lines "passed|failed|skipped NAME[: reason]" (.txt).
 A test program counts once; a case that a program skips counts as skipped and is listed, even when the rest of the program passed.
-Ends with 1 when something failed.
+Ends with 1 when something failed, or was skipped without a reason.
 """
 
 import os
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
+
+NO_REASON = "no reason given"
 
 
 def cases_skipped(output):
@@ -21,7 +23,7 @@ def cases_skipped(output):
         elif m := re.match(r"\[  SKIPPED \] (\S+)$", line):
             # cmocka lists them again at the end, after "N test(s)".
             if not any(case == m[1] for case, _ in found):
-                found.append((m[1], said[-1] if said else "no reason given"))
+                found.append((m[1], said[-1] if said else NO_REASON))
         elif m := re.match(r"SKIPPED (\S+): (.*)", line):
             found.append((m[1], m[2]))
         elif line.strip():
@@ -36,7 +38,7 @@ def read_junit(path):
         skipped, left_out = test.find("skipped"), cases_skipped(output)
         if skipped is not None and "SKIP_" in skipped.get("message", ""):
             lines = [line for line in output.splitlines() if line.strip()]
-            yield "skipped", test.get("name"), left_out or [("", re.sub(r"^(skipped|SKIPPED): ", "", lines[-1]) if lines else "no reason given")]
+            yield "skipped", test.get("name"), left_out or [("", re.sub(r"^(skipped|SKIPPED): ", "", lines[-1]) if lines else NO_REASON)]
         else:
             yield ("passed" if test.get("status") == "run" else "failed"), test.get("name"), left_out
 
@@ -63,7 +65,10 @@ def main():
                 failed.append(f"{stage}: {name}")
             for why in dict.fromkeys(reason for _, reason in left_out):
                 cases = [case.rpartition(".")[2] for case, reason in left_out if reason == why and case]
-                print(f"skipped {stage}: {name}{' ' if cases else ''}{', '.join(cases)}: {why}")
+                line = f"{stage}: {name}{' ' if cases else ''}{', '.join(cases)}"
+                print(f"skipped {line}: {why}")
+                if why == NO_REASON:
+                    failed.append(f"{line}: skipped without a reason")
     for line in failed:
         print("FAILED ", line)
     print(f"{passed} passed, {len(failed)} failed, {skipped} skipped")

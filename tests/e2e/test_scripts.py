@@ -309,6 +309,20 @@ class Sum(Case):
     def test_no_results_is_a_failure(self):
         self.assertEqual(self.sum("gone.xml", expect=1)[-1], "0 passed, 1 failed, 0 skipped")
 
+    def test_a_skipped_case_needs_a_reason(self):
+        junit = """<testsuite><testcase name="fine" status="run"><system-out>[ RUN      ] a
+skipped: no such device
+[  SKIPPED ] a
+[ RUN      ] b
+[  SKIPPED ] b
+</system-out></testcase></testsuite>"""
+        self.assertEqual(self.sum(self.write("one.xml", junit), expect=1), [
+            "skipped one: fine a: no such device",
+            "skipped one: fine b: no reason given",
+            "FAILED  one: fine b: skipped without a reason",
+            "1 passed, 1 failed, 2 skipped",
+        ])
+
     def test_nothing_failed(self):
         self.assertEqual(self.sum(self.write("fuzz.txt", "passed idx\n"), expect=0), ["1 passed, 0 failed, 0 skipped"])
 
