@@ -142,6 +142,7 @@ static bool has(const char *text, const char *what)
 static void skip_with_tsan(void)
 {
 #ifdef __SANITIZE_THREAD__
+	print_message("ThreadSanitizer delays the signals that this case sends\n");
 	skip();
 #endif
 }

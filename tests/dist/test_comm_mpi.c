@@ -140,6 +140,7 @@ static int any_mpi(void)
 		if (mpi_installed(i))
 			return i;
 	}
+	print_message("no MPI library can be used here\n");
 	skip();
 	return -1;
 }

@@ -309,16 +309,21 @@ static void check(struct shape s, int kind)
 	release(&d);
 }
 
+static void skip_without_avx512(void)
+{
+	if (ct__norm_usable())
+		return;
+	print_message("this processor has no AVX-512\n");
+	skip();
+}
+
 static void test_against_formulas(void **state)
 {
 	static const struct shape shapes[] = {{2, 16, 4},  {1, 16, 2},   {5, 17, 7},  {3, 48, 1},
 					      {2, 80, 49}, {4, 33, 257}, {1, 3, 600}, {7, 64, 9}};
 
 	(void)state;
-	if (!ct__norm_usable()) {
-		printf("skipped: this processor has no AVX-512\n");
-		skip();
-	}
+	skip_without_avx512();
 	for (size_t i = 0; i < CT_ARRAY_LEN(shapes); i++) {
 		for (int kind = 0; kind < N_KINDS; kind++)
 			check(shapes[i], kind);
@@ -333,8 +338,7 @@ static void test_far_from_zero(void **state)
 	double want = 0;
 
 	(void)state;
-	if (!ct__norm_usable())
-		skip();
+	skip_without_avx512();
 	float *x = ct_calloc_aligned(64, N * PLANE * LANES * sizeof(float));
 	float *noise = CT_NEW_ARRAY(float, N *PLANE);
 	fill_floats(1, noise, N * PLANE);
@@ -378,8 +382,7 @@ static void test_not_a_number(void **state)
 	float ones[LANES], mean[LANES], variance[LANES];
 
 	(void)state;
-	if (!ct__norm_usable())
-		skip();
+	skip_without_avx512();
 	for (int l = 0; l < LANES; l++)
 		ones[l] = 1;
 	x[3] = NAN;

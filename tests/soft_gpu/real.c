@@ -4,6 +4,12 @@
 #include "tests/soft_gpu/check.h"
 #include "tests/soft_gpu/cudnn/soft_cudnn.h"
 
+static void skip_case(void)
+{
+	print_message("this case controls the software GPU, with which this program is not linked\n");
+	skip();
+}
+
 void soft_gpu_set_seed(uint64_t seed)
 {
 	(void)seed;
@@ -12,13 +18,13 @@ void soft_gpu_set_seed(uint64_t seed)
 void soft_gpu_set_faults(const char *faults)
 {
 	if (faults)
-		skip();
+		skip_case();
 }
 
 cudaError_t soft_gpu_post(cudaStream_t stream, const struct soft_work *work)
 {
 	(void)stream, (void)work;
-	skip();
+	skip_case();
 	return cudaErrorNotSupported;
 }
 
@@ -29,14 +35,14 @@ int soft_gpu_live(void)
 
 uint64_t soft_gpu_blocks(void)
 {
-	skip();
+	skip_case();
 	return 0;
 }
 
 int soft_cudnn_finalized(int type)
 {
 	(void)type;
-	skip();
+	skip_case();
 	return 0;
 }
 
@@ -44,5 +50,5 @@ void soft_cudnn_set_broken(int64_t engine, enum soft_cudnn_stage stage)
 {
 	(void)stage;
 	if (engine >= 0)
-		skip();
+		skip_case();
 }

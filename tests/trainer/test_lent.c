@@ -56,6 +56,7 @@ static void open_rig(struct rig *r, const char *device, int max, int64_t timeout
 	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), YAML, strlen(YAML)), CT_OK);
 	assert_int_equal(ct_config_load(in_tmpdir("c.yaml"), &set, 1, &r->cfg), CT_OK);
 	if (ct_session_create(r->cfg, NULL, true, &r->s) == CT_NO_DEVICE) {
+		print_message("%s\n", ct_error_message());
 		ct_error_clear();
 		ct_config_destroy(r->cfg);
 		skip(); /* built without the device lazy */

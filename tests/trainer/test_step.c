@@ -132,6 +132,7 @@ static enum ct_status open_lazy(struct rig *r, const char *yaml, const char *key
 	enum ct_status st = open_rig(r, yaml, key, value);
 
 	if (st < 0 && !r->s.device) {
+		print_message("%s\n", ct_error_message());
 		ct_error_clear();
 		ct_config_destroy(r->cfg);
 		skip();
@@ -242,6 +243,7 @@ static void test_results_that_never_come(void **state)
 	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), MLP, strlen(MLP)), CT_OK);
 	assert_int_equal(ct_config_load(in_tmpdir("c.yaml"), sets, CT_ARRAY_LEN(sets), &r.cfg), CT_OK);
 	if (ct_session_create(r.cfg, NULL, true, &r.s) == CT_NO_DEVICE) {
+		print_message("%s\n", ct_error_message());
 		ct_error_clear();
 		ct_config_destroy(r.cfg);
 		skip(); /* built without the device lazy */
