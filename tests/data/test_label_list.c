@@ -271,31 +271,38 @@ static void test_messages(void **state)
 
 static void test_leading_zeros(void **state)
 {
-	char *dir = temp_dir();
-	struct ct_dataset_spec train = spec_of(dir, "labels.csv", true), val = spec_of(dir, "val.csv", false);
+	static const struct {
+		const char *names, *labels, *val; /* names: the class list; val: NULL: the case is about the training data */
+		const char *set, *error;
+	} cases[] = {
+		/* The training list alone determines whether zeros matter. */
+		{NULL, "a,007\nb,bond\n", "a,007\n", "a.png=0:007", NULL},
+		{NULL, "a,007\nb,bond\n", "a,7\n", NULL, "val.csv:2: the class \"7\" is only in the evaluation data"},
+		{NULL, "a,07\nb,10\n", "a,007\nb,010\n", "a.png=0:7 b.png=1:10", NULL},
+		/* In a class list, the class as it is written is the first choice. */
+		{"001\n002\n003\n", "a,001\nb,003\n", NULL, "a.png=0:001 b.png=2:003", NULL},
+		{"1\n2\n3\n", "a,001\nb,003\n", NULL, "a.png=0:1 b.png=2:3", NULL},
+		{"x\ny\n", "a,000\nb,001\n", NULL, "a.png=0:x b.png=1:y", NULL},
+	};
+	char *dir = temp_dir(), csv[64];
 
 	(void)state;
 	add_image(dir, "a.png");
 	add_image(dir, "b.png");
-	/* The training list alone determines whether zeros matter. */
-	text_write(dir, "labels.csv", "image,label\na,007\nb,bond\n");
-	text_write(dir, "val.csv", "image,label\na,007\n");
-	expect_set(&val, "a.png=0:007");
-	text_write(dir, "val.csv", "image,label\na,7\n");
-	expect_fail(&val, "val.csv:2: the class \"7\" is only in the evaluation data", "");
-	text_write(dir, "labels.csv", "image,label\na,07\nb,10\n");
-	text_write(dir, "val.csv", "image,label\na,007\nb,010\n");
-	expect_set(&val, "a.png=0:7 b.png=1:10");
-	/* In a class list, the class as it is written is the first choice. */
-	train.classes = "names";
-	text_write(dir, "names", "001\n002\n003\n");
-	text_write(dir, "labels.csv", "image,label\na,001\nb,003\n");
-	expect_set(&train, "a.png=0:001 b.png=2:003");
-	text_write(dir, "names", "1\n2\n3\n");
-	expect_set(&train, "a.png=0:1 b.png=2:3");
-	text_write(dir, "names", "x\ny\n");
-	text_write(dir, "labels.csv", "image,label\na,000\nb,001\n");
-	expect_set(&train, "a.png=0:x b.png=1:y");
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		struct ct_dataset_spec spec = spec_of(dir, cases[i].val ? "val.csv" : "labels.csv", !cases[i].val);
+
+		spec.classes = cases[i].names ? "names" : NULL;
+		text_write(dir, "names", cases[i].names ? cases[i].names : "");
+		snprintf(csv, sizeof(csv), "image,label\n%s", cases[i].labels);
+		text_write(dir, "labels.csv", csv);
+		snprintf(csv, sizeof(csv), "image,label\n%s", cases[i].val ? cases[i].val : "");
+		text_write(dir, "val.csv", csv);
+		if (cases[i].error)
+			expect_fail(&spec, cases[i].error, "");
+		else
+			expect_set(&spec, cases[i].set);
+	}
 	temp_dir_remove(dir);
 }
 
