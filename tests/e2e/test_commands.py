@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import re
 import resource
@@ -163,6 +164,8 @@ class Plan(Case):
             self.assertAlmostEqual(row["step_ms"], 13 + row["comm_ms"])
             self.assertAlmostEqual(row["images_per_sec"], ranks * 24 / row["step_ms"] * 1000)
             self.assertAlmostEqual(row["efficiency"], 13 / row["step_ms"])
+            self.assertEqual(row["total_steps"], 2 * math.ceil(1000 / (24 * ranks)))  # of 2 epochs
+            self.assertAlmostEqual(row["training_seconds"], row["total_steps"] * row["step_ms"] / 1000)
         self.assertEqual((j["first_inefficient_row"], j["changes_row"]), (1, 1))
         gains = {c["setting"]: c["gain"] for c in j["changes"]}
         self.assertAlmostEqual(gains["batch.per_rank=48"], 2 * two["step_ms"] / (25 + two["comm_ms"]) - 1)
@@ -181,9 +184,13 @@ class Plan(Case):
         self.assertGreater(min(j["forward_ms"], j["backward_ms"]), 0)
         for last, row in zip(j["rows"], j["rows"][1:]):
             self.assertGreater(row["step_ms"], last["step_ms"])
-        out = self.run_ctrain("plan", self.config(), "--simulate", "1x1,1x4", "--link-intra", "nvlink4", "--step-ms", "4,8,1").out
-        self.assertRegex(out, r"\n +1 x 4 +4 +1 of fp32 +13\.0\d+ .* 99\.\d %\n")
+        words = ("plan", self.config(), "--simulate", "1x1,1x4", "--link-intra", "nvlink4", "--step-ms", "4,8,1")
+        out = self.run_ctrain(*words).out
+        self.assertRegex(out, r"\n +1 x 4 +4 +1 of fp32 +13\.0\d+ .* 99\.\d % +0\.29s\n")
         self.assertRegex(out, r"all-reduce +fastest\n")
+        # Four ranks have no complete batch of 96 images.
+        out = self.run_ctrain(*words, "data.n_train=50", "data.drop_last=true").out
+        self.assertRegex(out, r"\n +1 x 1 .* 0\.05s\n +1 x 4 .* -\n")
 
     def test_simulate_mistakes(self):
         for words, *says in ((("--simulate", "2x1"), "--link-inter", "between nodes", "hint: [^\n]*ib400"), (("--simulate", "1x2"), "--link-intra"),

@@ -12,6 +12,7 @@
 #include "trainer/plan/devices.h"
 #include "trainer/plan/ready.h"
 #include "trainer/plan/simulate.h"
+#include "trainer/report/console.h"
 
 #define GOOD_EFFICIENCY 0.8
 #define DEFAULT_STEPS 50
@@ -32,6 +33,7 @@ struct simulation {
 	struct ct_sim_shape shapes[CT_SIM_MAX_SHAPES];
 	enum ct_dtype types[CT_SIM_MAX_SHAPES]; /* in which gradients are reduced */
 	struct ct_sim_result results[CT_SIM_MAX_SHAPES];
+	uint64_t steps[CT_SIM_MAX_SHAPES]; /* of the complete training; 0: unknown */
 	int n_shapes, low; /* low: the first shape with a low efficiency, or n_shapes */
 	struct ct_sim_change changes[CT_SIM_CHANGES];
 	int n_changes;
@@ -137,6 +139,20 @@ out:
 	return st;
 }
 
+/* The batch of a rank is fixed, so more ranks need fewer steps. The steps differ if the size of the images changes. */
+static void count_steps(struct simulation *m, const struct ct_dataset_info *info)
+{
+	for (int i = 0; i < m->n_shapes; i++) {
+		const uint32_t world = (uint32_t)(m->shapes[i].nodes * m->shapes[i].devices);
+		struct ct_run_plan plan;
+
+		if (ct_run_plan_make(m->cfg, world, info, NULL, &plan) < 0)
+			ct_error_clear(); /* an epoch has no complete batch */
+		else if (plan.n_sizes <= 1)
+			m->steps[i] = plan.total_steps;
+	}
+}
+
 /* Builds the graph and nets, but no program, so that the batch may be too large for this host. Sets everything of the
  * work but the times. */
 static enum ct_status describe_model(struct simulation *m, const struct ct_dataset_info *info)
@@ -146,6 +162,7 @@ static enum ct_status describe_model(struct simulation *m, const struct ct_datas
 	ct_graph *graph = NULL;
 
 	CT_TRY(ct_run_plan_make(m->cfg, 1, info, NULL, &plan));
+	count_steps(m, info);
 	w->accumulate = (int)plan.accumulate;
 	w->images = plan.per_rank;
 	w->first_cap_bytes = (size_t)(m->cfg->dist.first_bucket_mib * (1 << 20));
@@ -340,15 +357,18 @@ static enum ct_status print_table(const struct simulation *m)
 	struct ct_str out = {0};
 
 	add_step(m, &out);
-	ct_str_addf(&out, "%14s %7s %14s %10s %10s %11s %13s %11s\n", "nodes x devices", "ranks", "buckets", "step ms",
-		    "comm ms", "exposed ms", "images/s", "efficiency");
+	ct_str_addf(&out, "%14s %7s %14s %10s %10s %11s %13s %11s %12s\n", "nodes x devices", "ranks", "buckets", "step ms",
+		    "comm ms", "exposed ms", "images/s", "efficiency", "training");
 	for (int i = 0; i < m->n_shapes; i++) {
 		const struct ct_sim_shape *s = &m->shapes[i];
 		const struct ct_sim_result *r = &m->results[i];
+		char training[16] = "-";
 
-		ct_str_addf(&out, "%6d x %-5d %7d %6d of %s %10.3f %10.3f %11.3f %13.1f %9.1f %%\n", s->nodes,
+		if (m->steps[i] > 0)
+			ct_console_span((double)m->steps[i] * r->step_s, training, sizeof(training));
+		ct_str_addf(&out, "%6d x %-5d %7d %6d of %s %10.3f %10.3f %11.3f %13.1f %9.1f %% %12s\n", s->nodes,
 			    s->devices, s->nodes * s->devices, r->n_buckets, type_name(m, i), r->step_s * 1e3,
-			    r->comm_s * 1e3, r->exposed_s * 1e3, r->images_per_s, r->efficiency * 100);
+			    r->comm_s * 1e3, r->exposed_s * 1e3, r->images_per_s, r->efficiency * 100, training);
 	}
 	if (m->low < m->n_shapes)
 		ct_str_addf(&out, "\nThe efficiency falls below %.0f %% at %dx%d.\n", GOOD_EFFICIENCY * 100,
@@ -380,6 +400,10 @@ static ct_json *rows_json(const struct simulation *m)
 		ct_json_set_f64(o, "exposed_comm_ms", r->exposed_s * 1e3);
 		ct_json_set_f64(o, "images_per_sec", r->images_per_s);
 		ct_json_set_f64(o, "efficiency", r->efficiency);
+		if (m->steps[i] > 0) {
+			ct_json_set_i64(o, "total_steps", (int64_t)m->steps[i]);
+			ct_json_set_f64(o, "training_seconds", (double)m->steps[i] * r->step_s);
+		}
 		ct_json_push(rows, o);
 	}
 	return rows;
