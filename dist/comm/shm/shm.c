@@ -27,7 +27,7 @@ static void close_comm(ct_comm *c)
 {
 	struct shm *s = (struct shm *)c;
 
-	if (s->map_bytes && !atomic_load(&c->dead)) {
+	if (s->segment.map && !atomic_load(&c->dead)) {
 		atomic_store_explicit(&shm_me(s)->state, SHM_CLOSED, memory_order_release);
 		ct__shm_wake_all(s);
 	}
@@ -76,7 +76,7 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	struct shm *s;
 
 	CT_TRY_ALLOC(s = ct_calloc_aligned(SHM_LINE, sizeof(*s)));
-	s->fd = -1;
+	s->segment.fd = -1;
 	s->p2p_tail = &s->p2p_head;
 	CT_TRY_GOTO(ct__comm_init(&s->base, &ct__comm_ops_shm, world, opts), st, fail);
 	CT_TRY_GOTO(alloc_arrays(s), st, fail);
@@ -111,7 +111,7 @@ static void abort_comm(ct_comm *c)
 	struct shm *s = (struct shm *)c;
 	struct shm_rank *me;
 
-	if (!s->map_bytes)
+	if (!s->segment.map)
 		return;
 	me = shm_me(s);
 	me->status = c->error.status;

@@ -1,6 +1,6 @@
 /* The shared-memory communicator: the contents of the shared segment, and the private state of each rank.
  *
- * Rank 0 creates one memfd per communicator; the others open it through /proc/PID/fd/FD. All ranks compute the same
+ * Rank 0 creates a segment for each communicator (segment_impl.h). All ranks compute the same
  * layout, so no pointers are stored in the segment. The counters in the segment only increase. Each counter has one
  * writer, except for the tickets of shm_share. A rank publishes a counter with release ordering; the others read it
  * with acquire ordering.
@@ -26,8 +26,8 @@
 #include <sched.h>
 
 #include "dist/comm/comm_impl.h"
+#include "dist/comm/segment_impl.h"
 
-#define SHM_MAGIC 0x6d68736e72617274
 #define SHM_RING 64
 #define SHM_INLINE 2048
 #define SHM_CHUNK ((size_t)512 << 10)
@@ -97,8 +97,7 @@ struct shm_channel {
 };
 
 struct shm_ctl {
-	uint64_t magic, nonce, bytes;
-	int32_t size;
+	struct ct_segment_head head;
 	struct shm_share direct[SHM_RING], staged[2];
 };
 
@@ -119,9 +118,8 @@ struct shm_p2p {
 
 struct shm {
 	struct ct_comm base;
-	int fd;
-	char *map;
-	size_t map_bytes, file_end;
+	struct ct_segment segment;
+	size_t file_end; /* of the segment and the regions */
 	struct shm_ctl *ctl;
 	struct shm_rank *ranks;       /* [size] */
 	struct shm_slot *slots;       /* [size][SHM_RING] */
@@ -164,7 +162,7 @@ static inline struct shm_channel *shm_channel(const struct shm *s, int from, int
 	return &s->channels[(size_t)from * (size_t)s->base.size + (size_t)to];
 }
 
-/* segment.c */
+/* memory.c */
 enum ct_status ct__shm_segment_open(struct shm *s) CT_MUST_CHECK;
 void ct__shm_segment_close(struct shm *s);
 enum ct_status ct__shm_mem_alloc(ct_comm *c, size_t bytes, void **out) CT_MUST_CHECK;

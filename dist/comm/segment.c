@@ -1,0 +1,127 @@
+#include "dist/comm/segment_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "dist/comm/comm_impl.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+#define MAGIC 0x6d68736e72617274
+
+static enum ct_status map_file(struct ct_segment *s, size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+
+	if (p == MAP_FAILED)
+		return CT_FAIL(CT_NOMEM, "cannot map %zu MiB of shared memory: %s", bytes >> 20, strerror(errno));
+	s->map = p;
+	s->bytes = bytes;
+	return CT_OK;
+}
+
+enum ct_status ct__segment_no_memory(size_t bytes, int err)
+{
+	(void)CT_FAIL(CT_NOMEM, "cannot allocate %zu MiB of shared memory: %s", (bytes >> 20) + 1, strerror(err));
+	if (err == EFBIG)
+		ct_error_hint("the limit on file sizes (ulimit -f) also applies to shared memory: raise it");
+	else if (err == EMFILE || err == ENFILE)
+		ct_error_hint("raise the limit on open files (ulimit -n)");
+	else
+		ct_error_hint("free memory, or raise this container's memory limit");
+	return CT_NOMEM;
+}
+
+enum ct_status ct__segment_create(ct_comm *c, const char *key, size_t bytes, size_t reserved, struct ct_segment *out)
+{
+	struct ct_segment_head *head;
+	char text[96];
+	uint64_t nonce;
+
+	*out = (struct ct_segment){.fd = -1};
+	/* Some kernels require MFD_NOEXEC_SEAL, because they refuse executable memfds. Older kernels do not know the
+	 * flag. */
+	out->fd = memfd_create("ctrain", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+	if (out->fd < 0 && errno == EINVAL)
+		out->fd = memfd_create("ctrain", MFD_CLOEXEC);
+	if (out->fd < 0 || ftruncate(out->fd, (off_t)bytes) != 0)
+		return ct__segment_no_memory(bytes, errno);
+	if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
+		return CT_FAIL(CT_IO, "cannot get random bytes: %s", strerror(errno));
+	CT_TRY(map_file(out, bytes));
+	if (fallocate(out->fd, 0, 0, (off_t)reserved) != 0)
+		return ct__segment_no_memory(reserved, errno);
+	head = (struct ct_segment_head *)out->map;
+	*head = (struct ct_segment_head){.magic = MAGIC, .nonce = nonce, .bytes = bytes};
+	snprintf(text, sizeof(text), "%d %d %" PRIu64 " %zu", (int)getpid(), out->fd, nonce, bytes);
+	return ct_store_set(c->world->store, key, text, strlen(text));
+}
+
+static enum ct_status open_failed(ct_comm *c, int owner, int pid, int err)
+{
+	char who[128];
+
+	ct__comm_peer_text(c, owner, who, sizeof(who));
+	if (err == ENOENT)
+		return CT_FAIL(CT_PEER_LOST, "%s ended before its shared memory could be opened", who);
+	(void)CT_FAIL(CT_UNSUPPORTED, "cannot open the shared memory of %s: /proc/%d/fd: %s", who, pid, strerror(err));
+	ct_error_hint(
+		"the ranks of a host must run as the same user and share /proc; otherwise, set dist.backend=gloo");
+	return CT_UNSUPPORTED;
+}
+
+enum ct_status ct__segment_attach(ct_comm *c, const char *key, int owner, size_t bytes, int64_t deadline_ns,
+				  struct ct_segment *out)
+{
+	const struct ct_segment_head *head;
+	char path[64], who[128], *text = NULL;
+	enum ct_status st;
+	uint64_t nonce;
+	struct stat sb;
+	size_t len, its_bytes;
+	int pid, fd, n;
+
+	*out = (struct ct_segment){.fd = -1};
+	st = ct_store_get(c->world->store, key, deadline_ns, &text, &len);
+	if (st == CT_TIMEOUT) {
+		ct__comm_peer_text(c, owner, who, sizeof(who));
+		return CT_FAIL(CT_TIMEOUT,
+			       "%s has not made its shared memory available within %.1f s; it may be stopped", who,
+			       (double)c->opts.timeout_ns / 1e9);
+	}
+	CT_TRY(st);
+	n = sscanf(text, "%d %d %" SCNu64 " %zu", &pid, &fd, &nonce, &its_bytes);
+	ct_free(text);
+	if (n != 4 || its_bytes != bytes)
+		return CT_FAIL(CT_MISMATCH,
+			       "ranks disagree on the layout of shared memory: they must run the same build of ctrain");
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+	out->fd = open(path, O_RDWR | O_CLOEXEC);
+	if (out->fd < 0)
+		return open_failed(c, owner, pid, errno);
+	if (fstat(out->fd, &sb) != 0 || sb.st_size < (off_t)bytes)
+		return open_failed(c, owner, pid, ENOENT);
+	CT_TRY(map_file(out, bytes));
+	head = (const struct ct_segment_head *)out->map;
+	/* Otherwise the pid or the descriptor now belongs to another process or file. */
+	if (head->magic != MAGIC || head->nonce != nonce || head->bytes != bytes)
+		return open_failed(c, owner, pid, ENOENT);
+	return CT_OK;
+}
+
+void ct__segment_close(struct ct_segment *s)
+{
+	if (s->map)
+		munmap(s->map, s->bytes);
+	if (s->fd >= 0)
+		close(s->fd);
+}
