@@ -8,8 +8,9 @@
 
 #include "dist/comm/flight_impl.h"
 
-struct ct_work {
-	ct_comm *comm;
+/* An operation that a caller requests. A posted operation has the same members, and others, which are not needed before.
+ */
+struct ct_request {
 	enum ct_comm_kind kind;
 	const void *src;
 	void *dst; /* in place: src == dst */
@@ -18,7 +19,20 @@ struct ct_work {
 	enum ct_redop op;
 	int root; /* send and recv: the peer */
 	int tag;
-	int bucket;     /* 1 + the bucket of the reducer; 0: none */
+	int bucket; /* 1 + the bucket of the reducer; 0: none */
+};
+
+struct ct_work {
+	ct_comm *comm;
+	enum ct_comm_kind kind;
+	const void *src;
+	void *dst;
+	size_t n;
+	enum ct_dtype dtype;
+	enum ct_redop op;
+	int root;
+	int tag;
+	int bucket;
 	int64_t number; /* as in struct ct_flight_record */
 	int64_t seq;
 	int64_t posted_ns;
@@ -49,6 +63,7 @@ struct ct_comm_ops {
 	enum ct_status (*poll)(
 		ct_comm *c);       /* optional; any thread: returns an error that has been detected meanwhile */
 	bool mem_on_device;        /* mem_alloc returns device memory */
+	bool records;              /* post calls ct__comm_record, at the latest before it returns */
 	bool cooperative;          /* only test, wait and progress access buffers, never a thread of the back end */
 	void (*abort)(ct_comm *c); /* called once, by any thread, when the communicator has died */
 };
@@ -107,15 +122,20 @@ struct ct_comm {
 	size_t n_mem;
 };
 
+static inline bool ct__comm_on_this_host(const ct_comm *c, int q)
+{
+	return c->world->peers[q].node == c->world->peers[c->rank].node;
+}
 /* Allocates operations for c->free_works, which ct__comm_free_works frees. */
 enum ct_status ct__comm_add_works(ct_comm *c) CT_MUST_CHECK;
 void ct__comm_free_works(ct_comm *c);
-/* Posts a copy of *want, in which only kind, src, dst, n, dtype, op, root, tag and bucket are set. */
-enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out) CT_MUST_CHECK;
-/* Returns an all-reduce in place, to be posted. */
-ct_work ct__comm_allreduce_of(const ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op);
+enum ct_status ct__comm_post(ct_comm *c, const struct ct_request *want, ct_work **out) CT_MUST_CHECK;
+/* Sets *w to an operation that has not been posted. */
+void ct__work_init(ct_work *w, ct_comm *c, const struct ct_request *want);
+/* Returns an all-reduce in place. */
+struct ct_request ct__comm_allreduce_of(const ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op);
 /* Numbers the operation, unless it is a message, and adds it to the flight record. For back ends with post_to, whose
- * operations ct__comm_post does not see. */
+ * operations ct__comm_post does not see, and for those with `records`. */
 void ct__comm_record(ct_comm *c, ct_work *w);
 /* Returns the operation that messages describe and that ranks compare: w, or the one of which w is a part. */
 static inline const ct_work *ct__work_whole(const ct_work *w)

@@ -40,7 +40,7 @@ uint32_t ct__comm_tag(const ct_work *w)
 }
 
 /* A rank exchanges messages with few others, so a search is fast. */
-enum ct_status ct__comm_number_message(ct_comm *c, const ct_work *w, int64_t *out)
+enum ct_status ct__comm_number_message(ct_comm *c, const struct ct_request *w, int64_t *out)
 {
 	struct ct_message_count *m = c->counts, *end = m + c->n_counts;
 

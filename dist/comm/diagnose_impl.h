@@ -11,7 +11,7 @@
  * short message ends its part of a collective whether or not anyone receives it. */
 uint32_t ct__comm_tag(const ct_work *w);
 /* Gets the number of a message that is about to be posted (struct ct_flight_record). */
-enum ct_status ct__comm_number_message(ct_comm *c, const ct_work *w, int64_t *out) CT_MUST_CHECK;
+enum ct_status ct__comm_number_message(ct_comm *c, const struct ct_request *w, int64_t *out) CT_MUST_CHECK;
 /* Returns CT_MISMATCH if another waiting rank has issued a different operation in place of w. Otherwise, returns CT_OK
  * if `final` is false. If `final` is true because the deadline has passed, returns CT_TIMEOUT with a message that names
  * the ranks that have not reached w. */

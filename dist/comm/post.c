@@ -1,5 +1,6 @@
 /* Posting operations, and waiting for them. */
 #include <limits.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "dist/comm/comm_impl.h"
@@ -54,25 +55,25 @@ static void put_work(ct_comm *c, ct_work *w)
 }
 
 /* Wrong arguments are bugs in ctrain itself. They fail the call, but must not end the communicator for the peers. */
-static enum ct_status check(const ct_comm *c, const ct_work *w)
+static enum ct_status check(const ct_comm *c, const struct ct_request *w)
 {
-	const char *name = ct__comm_kind_name(w->kind);
 	bool rooted = w->kind == CT_COMM_REDUCE || w->kind == CT_COMM_BROADCAST || w->kind == CT_COMM_GATHER ||
 		      w->kind == CT_COMM_SCATTER;
 	bool needs_src = w->kind != CT_COMM_RECV && (w->kind != CT_COMM_SCATTER || w->root == c->rank);
 	bool needs_dst = w->kind != CT_COMM_SEND && (w->kind != CT_COMM_GATHER || w->root == c->rank);
 
 	if ((unsigned)w->dtype >= CT_N_DTYPES || (unsigned)w->op > CT_AVG)
-		return CT_FAIL(CT_BUG, "%s with unknown element type %d or reduction %d", name, (int)w->dtype,
-			       (int)w->op);
+		return CT_FAIL(CT_BUG, "%s with unknown element type %d or reduction %d", ct__comm_kind_name(w->kind),
+			       (int)w->dtype, (int)w->op);
 	if (w->n > (size_t)(INT64_MAX / 16 / c->size))
-		return CT_FAIL(CT_BUG, "%s of %zu elements is too large", name, w->n);
+		return CT_FAIL(CT_BUG, "%s of %zu elements is too large", ct__comm_kind_name(w->kind), w->n);
 	if ((rooted || ct__comm_is_p2p(w->kind)) && (w->root < 0 || w->root >= c->size))
-		return CT_FAIL(CT_BUG, "%s with rank %d, but the communicator has %d ranks", name, w->root, c->size);
+		return CT_FAIL(CT_BUG, "%s with rank %d, but the communicator has %d ranks",
+			       ct__comm_kind_name(w->kind), w->root, c->size);
 	if (ct__comm_is_p2p(w->kind) && w->root == c->rank)
-		return CT_FAIL(CT_BUG, "%s of rank %d with itself", name, w->root);
+		return CT_FAIL(CT_BUG, "%s of rank %d with itself", ct__comm_kind_name(w->kind), w->root);
 	if (w->n > 0 && ((needs_src && !w->src) || (needs_dst && !w->dst)))
-		return CT_FAIL(CT_BUG, "%s without a buffer", name);
+		return CT_FAIL(CT_BUG, "%s without a buffer", ct__comm_kind_name(w->kind));
 	return CT_OK;
 }
 
@@ -106,10 +107,30 @@ void ct__comm_record(ct_comm *c, ct_work *w)
 						  .root = d->root,
 						  .tag = d->tag,
 						  .n = d->n,
-						  .posted_ns = w->posted_ns});
+						  .posted_ns = w->posted_ns,
+						  .begun_ns = 0,
+						  .done_ns = 0});
 }
 
-enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
+void ct__work_init(ct_work *w, ct_comm *c, const struct ct_request *want)
+{
+	w->comm = c;
+	w->kind = want->kind;
+	w->src = want->src;
+	w->dst = want->dst;
+	w->n = want->n;
+	w->dtype = want->dtype;
+	w->op = want->op;
+	w->root = want->root;
+	w->tag = want->tag;
+	w->bucket = want->bucket;
+	w->number = w->seq = w->posted_ns = 0;
+	atomic_init(&w->status, CT_INPROGRESS);
+	w->next = NULL;
+	memset(w->scratch, 0, sizeof(w->scratch));
+}
+
+enum ct_status ct__comm_post(ct_comm *c, const struct ct_request *want, ct_work **out)
 {
 	int64_t message = 0;
 	enum ct_status st;
@@ -122,10 +143,10 @@ enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
 	if (ct__comm_is_p2p(want->kind))
 		CT_TRY(ct__comm_number_message(c, want, &message));
 	CT_TRY_ALLOC(w = take_work(c));
-	*w = *want;
+	ct__work_init(w, c, want);
 	w->number = message;
-	ct__comm_record(c, w);
-	atomic_store_explicit(&w->status, CT_INPROGRESS, memory_order_relaxed);
+	if (!c->ops->records)
+		ct__comm_record(c, w);
 	st = c->ops->post(c, w);
 	if (st < 0) {
 		st = ct__comm_die(c);
@@ -137,17 +158,17 @@ enum ct_status ct__comm_post(ct_comm *c, const ct_work *want, ct_work **out)
 	return CT_OK;
 }
 
-ct_work ct__comm_allreduce_of(const ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op)
+struct ct_request ct__comm_allreduce_of(const ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op)
 {
-	return (ct_work){
+	return (struct ct_request){
 		.kind = CT_COMM_ALLREDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op, .bucket = c->bucket};
 }
 
 enum ct_status ct_comm_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, ct_work **out)
 {
-	const ct_work w = ct__comm_allreduce_of(c, buf, n, t, op);
+	const struct ct_request r = ct__comm_allreduce_of(c, buf, n, t, op);
 
-	return ct__comm_post(c, &w, out);
+	return ct__comm_post(c, &r, out);
 }
 
 enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, int root,
@@ -155,59 +176,71 @@ enum ct_status ct_comm_reduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, 
 {
 	return ct__comm_post(
 		c,
-		&(ct_work){.kind = CT_COMM_REDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op, .root = root},
+		&(struct ct_request){
+			.kind = CT_COMM_REDUCE, .src = buf, .dst = buf, .n = n, .dtype = t, .op = op, .root = root},
 		out);
 }
 
 enum ct_status ct_comm_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root, ct_work **out)
 {
 	return ct__comm_post(
-		c, &(ct_work){.kind = CT_COMM_BROADCAST, .src = buf, .dst = buf, .n = n, .dtype = t, .root = root},
+		c,
+		&(struct ct_request){
+			.kind = CT_COMM_BROADCAST, .src = buf, .dst = buf, .n = n, .dtype = t, .root = root},
 		out);
 }
 
 enum ct_status ct_comm_allgather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, ct_work **out)
 {
-	return ct__comm_post(c, &(ct_work){.kind = CT_COMM_ALLGATHER, .src = src, .dst = dst, .n = n, .dtype = t}, out);
+	return ct__comm_post(
+		c, &(struct ct_request){.kind = CT_COMM_ALLGATHER, .src = src, .dst = dst, .n = n, .dtype = t}, out);
 }
 
 enum ct_status ct_comm_gather(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root,
 			      ct_work **out)
 {
 	return ct__comm_post(
-		c, &(ct_work){.kind = CT_COMM_GATHER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root}, out);
+		c,
+		&(struct ct_request){.kind = CT_COMM_GATHER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root},
+		out);
 }
 
 enum ct_status ct_comm_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t, int root,
 			       ct_work **out)
 {
 	return ct__comm_post(
-		c, &(ct_work){.kind = CT_COMM_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root}, out);
+		c,
+		&(struct ct_request){.kind = CT_COMM_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .root = root},
+		out);
 }
 
 enum ct_status ct_comm_reduce_scatter(ct_comm *c, const void *src, void *dst, size_t n, enum ct_dtype t,
 				      enum ct_redop op, ct_work **out)
 {
 	return ct__comm_post(
-		c, &(ct_work){.kind = CT_COMM_REDUCE_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .op = op},
+		c,
+		&(struct ct_request){
+			.kind = CT_COMM_REDUCE_SCATTER, .src = src, .dst = dst, .n = n, .dtype = t, .op = op},
 		out);
 }
 
 enum ct_status ct_comm_barrier(ct_comm *c, ct_work **out)
 {
-	return ct__comm_post(c, &(ct_work){.kind = CT_COMM_BARRIER, .dtype = CT_U8}, out);
+	return ct__comm_post(c, &(struct ct_request){.kind = CT_COMM_BARRIER, .dtype = CT_U8}, out);
 }
 
 enum ct_status ct_comm_send(ct_comm *c, const void *buf, size_t n, enum ct_dtype t, int peer, int tag, ct_work **out)
 {
 	return ct__comm_post(
-		c, &(ct_work){.kind = CT_COMM_SEND, .src = buf, .n = n, .dtype = t, .root = peer, .tag = tag}, out);
+		c, &(struct ct_request){.kind = CT_COMM_SEND, .src = buf, .n = n, .dtype = t, .root = peer, .tag = tag},
+		out);
 }
 
 enum ct_status ct_comm_recv(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int peer, int tag, ct_work **out)
 {
 	return ct__comm_post(
-		c, &(ct_work){.kind = CT_COMM_RECV, .dst = buf, .n = n, .dtype = t, .root = peer, .tag = tag}, out);
+		c, &(struct ct_request){.kind = CT_COMM_RECV, .dst = buf, .n = n, .dtype = t, .root = peer, .tag = tag},
+		out);
 }
 
 /* Ends the communicator with the chain of a failed test or wait. */

@@ -10,7 +10,7 @@
 /* Arguments of the posted function. They do not change, so that it can be replayed. */
 struct posted {
 	ct_comm *comm;
-	ct_work want;
+	struct ct_request want;
 };
 _Static_assert(sizeof(struct posted) <= CT_STREAM_ARGS_MAX,
 	       "a collective does not fit the arguments of a posted function");
@@ -78,7 +78,7 @@ void ct__comm_stage_release(ct_comm *c)
 }
 
 /* Posts a collective with n elements at `at`, which fit into the staging memory. */
-static enum ct_status post_part(ct_comm *c, const ct_work *want, void *at, size_t n, ct_stream *s)
+static enum ct_status post_part(ct_comm *c, const struct ct_request *want, void *at, size_t n, ct_stream *s)
 {
 	const struct ct_stage *stage = &c->stage;
 	const size_t bytes = n * ct_dtype_bytes(want->dtype);
@@ -101,7 +101,7 @@ static enum ct_status post_part(ct_comm *c, const ct_work *want, void *at, size_
 	return receives ? ct_device_copy(stage->device, at, stage->memory, bytes, s) : CT_OK;
 }
 
-static enum ct_status post_staged(ct_comm *c, const ct_work *want, ct_stream *s)
+static enum ct_status post_staged(ct_comm *c, const struct ct_request *want, ct_stream *s)
 {
 	const size_t element = ct_dtype_bytes(want->dtype), max = c->stage.bytes / element;
 
@@ -114,15 +114,16 @@ static enum ct_status post_staged(ct_comm *c, const ct_work *want, ct_stream *s)
 	return CT_OK;
 }
 
-static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
+static enum ct_status post(ct_comm *c, const struct ct_request *want, ct_stream *s)
 {
 	const struct ct_device_caps *caps = ct_device_caps(ct_stream_device(s));
 	struct posted p = {.comm = c, .want = *want};
-	ct_work *w = NULL;
+	ct_work own, *w = NULL;
 
 	if (c->ops->post_to) {
-		ct__comm_record(c, &p.want);
-		return c->ops->post_to(c, &p.want, s);
+		ct__work_init(&own, c, want);
+		ct__comm_record(c, &own);
+		return c->ops->post_to(c, &own, s);
 	}
 	if (c->size == 1 && want->src == want->dst) /* nothing to do */
 		return CT_OK;
@@ -137,14 +138,16 @@ static enum ct_status post(ct_comm *c, const ct_work *want, ct_stream *s)
 
 enum ct_status ct_comm_post_allreduce(ct_comm *c, void *buf, size_t n, enum ct_dtype t, enum ct_redop op, ct_stream *s)
 {
-	const ct_work w = ct__comm_allreduce_of(c, buf, n, t, op);
+	const struct ct_request r = ct__comm_allreduce_of(c, buf, n, t, op);
 
-	return post(c, &w, s);
+	return post(c, &r, s);
 }
 
 enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_dtype t, int root, ct_stream *s)
 {
-	return post(c, &(ct_work){.kind = CT_COMM_BROADCAST, .src = buf, .dst = buf, .n = n, .dtype = t, .root = root},
+	return post(c,
+		    &(struct ct_request){
+			    .kind = CT_COMM_BROADCAST, .src = buf, .dst = buf, .n = n, .dtype = t, .root = root},
 		    s);
 }
 
