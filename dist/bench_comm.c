@@ -54,8 +54,8 @@ static enum ct_status exchange(struct bench *b, size_t n)
 	const int size = b->values.size, rank = b->values.rank;
 	ct_work *in, *out;
 
-	CT_TRY(ct_comm_recv(b->comm, b->b, n, b->opts->dtype, (rank + size - 1) % size, 0, &in));
 	CT_TRY(ct_comm_send(b->comm, b->a, n, b->opts->dtype, (rank + 1) % size, 0, &out));
+	CT_TRY(ct_comm_recv(b->comm, b->b, n, b->opts->dtype, (rank + size - 1) % size, 0, &in));
 	CT_TRY(ct_work_wait(in));
 	return ct_work_wait(out);
 }

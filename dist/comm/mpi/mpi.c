@@ -1,7 +1,7 @@
 /* The mpi communicator. It has no thread: posting an operation starts its messages, and test, progress and wait continue
  * it. If all ranks post a small collective at the same time, it is done when post returns. MPI itself makes progress only
  * during its calls, so a thread would have to compete with the computation for a CPU. All waiting is polling of
- * MPI_Testall with a deadline: an MPI call that waits would never return if a rank is lost. Tags contain a digest of the
+ * MPI_Testall, and of rings (rings.h) for short messages on one host, with a deadline: an MPI call that waits would never return if a rank is lost. Tags contain a digest of the
  * operation, so that messages of different operations never match, and diagnose_impl.h finds out which rank issued
  * another operation. After a failure, MPI is not used any more, and MPI_Finalize is not called: it would wait for ranks
  * that have ended. */
@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "dist/comm/diagnose_impl.h"
+#include "dist/comm/mpi/exchange.h"
 #include "dist/comm/mpi/load.h"
 #include "dist/comm/mpi/schedule.h"
 
@@ -44,11 +45,11 @@
 #define MESSAGE_TAGS 4096
 
 /* Indexes of ct_work.scratch. */
-enum { TAG, N_PIECES, STARTED, FINISHED, BATCH };
+enum { TAG, N_PIECES, STARTED, FINISHED, EXCHANGE };
 
 struct slot {
 	struct ct_mpi_piece piece;
-	struct ct_mpi_batch *batch;
+	struct ct_mpi_exchange *exchange;
 	ct_work *work; /* NULL: idle */
 	int tag;
 };
@@ -57,16 +58,16 @@ struct comm_mpi {
 	struct ct_comm base;
 	const struct ct_mpi_module *module;
 	struct ct_mpi_engine *engine;
+	struct ct_rings *rings; /* NULL: not available */
+	struct ct_mpi_exchanges *exchanges;
 	uint64_t n_tags;
 	struct ct_mpi_message *messages; /* [2 * (size - 1)] */
 	uint8_t *n_sent;                 /* [size] messages to each rank since the last one that waited */
 	struct slot slots[WINDOW];
-	uint64_t n_pieces;             /* pieces started so far; piece k uses slots[k % WINDOW] */
-	ct_work *head, *tail;          /* collectives that are not done */
-	ct_work *starting;             /* the first of them with pieces that have not started */
-	ct_work *first_message;        /* list of messages that are not done, in any order */
-	struct ct_mpi_batch **batches; /* batches for messages that are not in use */
-	size_t n_batches, max_batches;
+	uint64_t n_pieces;      /* pieces started so far; piece k uses slots[k % WINDOW] */
+	ct_work *head, *tail;   /* collectives that are not done */
+	ct_work *starting;      /* the first of them with pieces that have not started */
+	ct_work *first_message; /* list of messages that are not done, in any order */
 };
 
 /* ---- opening */
@@ -95,15 +96,14 @@ static void close_comm(ct_comm *c)
 	failed = atomic_load(&c->dead);
 	/* After a failure MPI may still use the requests. */
 	for (int i = 0; i < WINDOW; i++) {
-		if (m->slots[i].batch && !m->slots[i].work)
-			m->module->batch_destroy(m->slots[i].batch);
+		if (!m->slots[i].work)
+			ct__mpi_exchange_put(m->slots[i].exchange);
 		if (!m->slots[i].work)
 			ct_free_aligned(m->slots[i].piece.scratch);
 		ct_free(m->slots[i].piece.inputs);
 	}
-	for (size_t i = 0; i < m->n_batches; i++)
-		m->module->batch_destroy(m->batches[i]);
-	ct_free(m->batches);
+	ct__mpi_exchanges_close(m->exchanges);
+	ct__rings_close(m->rings);
 	ct_free(m->messages);
 	ct_free(m->n_sent);
 	if (m->engine)
@@ -126,7 +126,7 @@ static enum ct_status prepare_slots(struct comm_mpi *m)
 		p->size = size;
 		CT_TRY_ALLOC(p->scratch = ct_calloc_aligned(4096, ct__mpi_scratch_bytes(size)));
 		CT_TRY_ALLOC(p->inputs = CT_NEW_ARRAY(void *, (size_t)size));
-		CT_TRY(m->module->batch_create(m->engine, max, &m->slots[i].batch));
+		CT_TRY(ct__mpi_exchange_take(m->exchanges, max, &m->slots[i].exchange));
 	}
 	return CT_OK;
 }
@@ -143,6 +143,8 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	deadline = ct_deadline_in(m->base.opts.timeout_ns > OPEN_NS ? m->base.opts.timeout_ns : OPEN_NS);
 	CT_TRY_GOTO(m->module->open(m->base.rank, m->base.size, deadline, &m->engine), st, fail);
 	m->n_tags = (uint64_t)m->module->tag_max(m->engine) + 1;
+	CT_TRY_GOTO(ct__rings_open(&m->base, deadline, &m->rings), st, fail);
+	CT_TRY_GOTO(ct__mpi_exchanges_open(m->module, m->engine, m->rings, &m->exchanges), st, fail);
 	CT_TRY_GOTO(prepare_slots(m), st, fail);
 	*out = &m->base;
 	return CT_OK;
@@ -158,22 +160,15 @@ fail:
 
 /* ---- collectives */
 
-static bool is_on_this_host(const struct comm_mpi *m, int peer)
-{
-	const struct ct_peer *peers = m->base.world->peers;
-
-	return peers[peer].node == peers[m->base.rank].node;
-}
-
-/* Starts the messages of a phase. Returns CT_OK if they are done, else CT_INPROGRESS. */
-static enum ct_status start_phase(struct comm_mpi *m, struct slot *s)
+/* Starts the messages of a phase, and tests them up to `calls` times. Returns CT_OK if they are done, else
+ * CT_INPROGRESS. */
+static enum ct_status start_phase(struct comm_mpi *m, struct slot *s, int calls)
 {
 	size_t n = ct__mpi_phase_messages(&s->piece, m->messages);
 
 	for (size_t i = 0; i < n; i++)
-		m->messages[i].same_host = is_on_this_host(m, m->messages[i].peer);
-	return m->module->start(s->batch, CT_MPI_COLLECTIVES, s->tag + s->piece.phase, m->messages, n,
-				s->piece.small ? CALLS_AT_START : 0);
+		m->messages[i].same_host = ct__comm_on_this_host(&m->base, m->messages[i].peer);
+	return ct__mpi_exchange_start(s->exchange, CT_MPI_COLLECTIVES, s->tag + s->piece.phase, m->messages, n, calls);
 }
 
 /* st: whether the messages of the current phase of a piece are done. If so, continues the piece. */
@@ -186,13 +181,14 @@ static enum ct_status continue_piece(struct comm_mpi *m, struct slot *s, enum ct
 			s->work = NULL;
 			return CT_OK;
 		}
-		st = start_phase(m, s);
+		st = start_phase(m, s, s->piece.small ? CALLS_AT_START : 0);
 	}
 	return st < 0 ? st : CT_OK;
 }
 
-/* now_ns: the time, or 0 if the caller has not read the clock. */
-static enum ct_status start_pieces(struct comm_mpi *m, int64_t now_ns)
+/* Starts pieces in the slots that are idle. posting: the operation that is being posted and that is not in the flight
+ * record yet, or NULL. */
+static enum ct_status start_pieces(struct comm_mpi *m, const ct_work *posting)
 {
 	while (m->starting && !m->slots[m->n_pieces % WINDOW].work) {
 		struct slot *s = &m->slots[m->n_pieces % WINDOW];
@@ -201,13 +197,13 @@ static enum ct_status start_pieces(struct comm_mpi *m, int64_t now_ns)
 		s->work = w;
 		s->piece.work = w;
 		s->tag = (int)w->scratch[TAG] + 2 * (int)(m->n_pieces % PIECE_TAGS);
-		if (w->scratch[STARTED] == 0)
-			ct__flight_begun(m->base.flight, w->seq, now_ns ? now_ns : ct_now_ns());
+		if (w->scratch[STARTED] == 0 && w != posting)
+			ct__flight_begun(m->base.flight, w->seq, ct_now_ns());
 		ct__mpi_piece_init(&s->piece, w->scratch[STARTED]++);
 		m->n_pieces++;
 		if (w->scratch[STARTED] == w->scratch[N_PIECES])
 			m->starting = w->next;
-		CT_TRY(continue_piece(m, s, start_phase(m, s)));
+		CT_TRY(continue_piece(m, s, start_phase(m, s, 0)));
 	}
 	return CT_OK;
 }
@@ -218,7 +214,7 @@ static void set_done(ct_work *w, int64_t now_ns)
 	atomic_store_explicit(&w->status, CT_OK, memory_order_release);
 }
 
-/* Ends the collectives of which all pieces are finished. now_ns: as above. */
+/* Ends the collectives of which all pieces are finished. now_ns: the time, or 0 if the caller has not read the clock. */
 static void end_collectives(struct comm_mpi *m, int64_t now_ns)
 {
 	while (m->head && m->head->scratch[FINISHED] == m->head->scratch[N_PIECES]) {
@@ -239,17 +235,21 @@ static enum ct_status advance_collectives(struct comm_mpi *m, int calls, bool *m
 
 		if (!s->work)
 			continue;
-		st = m->module->test(s->batch, calls);
+		st = ct__mpi_exchange_test(s->exchange, calls);
 		*moved |= st == CT_OK;
 		CT_TRY(continue_piece(m, s, st));
 	}
-	CT_TRY(start_pieces(m, 0));
+	CT_TRY(start_pieces(m, NULL));
 	end_collectives(m, 0);
 	return CT_OK;
 }
 
+/* The operation is recorded after its messages have been started, because this takes about as long as a short message. */
 static enum ct_status post_collective(struct comm_mpi *m, ct_work *w)
 {
+	enum ct_status st;
+	struct slot *s;
+
 	w->next = NULL;
 	w->scratch[N_PIECES] = ct__mpi_n_pieces(w, m->base.size);
 	w->scratch[STARTED] = w->scratch[FINISHED] = 0;
@@ -260,32 +260,23 @@ static enum ct_status post_collective(struct comm_mpi *m, ct_work *w)
 	m->tail = w;
 	if (!m->starting)
 		m->starting = w;
-	CT_TRY(start_pieces(m, w->posted_ns));
+	st = start_pieces(m, w);
+	ct__comm_record(&m->base, w);
+	CT_TRY(st);
+	if (w->scratch[STARTED] > 0)
+		ct__flight_begun(m->base.flight, w->seq, w->posted_ns);
+	s = &m->slots[(m->n_pieces - 1) % WINDOW];
+	if (s->work == w && s->piece.small)
+		CT_TRY(continue_piece(m, s, ct__mpi_exchange_test(s->exchange, CALLS_AT_START)));
 	end_collectives(m, w->posted_ns);
 	return CT_OK;
 }
 
 /* ---- messages */
 
-static enum ct_status take_batch(struct comm_mpi *m, size_t n, struct ct_mpi_batch **out)
+static struct ct_mpi_exchange *exchange_of(const ct_work *w)
 {
-	if (n == 1 && m->n_batches > 0) {
-		*out = m->batches[--m->n_batches];
-		return CT_OK;
-	}
-	return m->module->batch_create(m->engine, n, out);
-}
-
-/* Keeps the batch of a message that is done, for later messages. */
-static enum ct_status put_batch(struct comm_mpi *m, struct ct_mpi_batch *b, size_t n)
-{
-	if (n != 1) {
-		m->module->batch_destroy(b);
-		return CT_OK;
-	}
-	CT_TRY_GROW(m->batches, m->n_batches, m->max_batches);
-	m->batches[m->n_batches++] = b;
-	return CT_OK;
+	return (struct ct_mpi_exchange *)(uintptr_t)w->scratch[EXCHANGE];
 }
 
 static size_t bytes_of(const ct_work *w)
@@ -307,7 +298,7 @@ static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
 	bool sending = w->kind == CT_COMM_SEND, synchronous = sending && must_wait(m, w->root);
 	char *buf = sending ? (char *)(uintptr_t)w->src : w->dst;
 	struct ct_mpi_message one, *parts = &one;
-	struct ct_mpi_batch *b = NULL;
+	struct ct_mpi_exchange *x = NULL;
 	enum ct_status st;
 
 	if (n > 1)
@@ -319,43 +310,43 @@ static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
 						   .bytes = left < CT_MPI_MESSAGE_MAX ? left : CT_MPI_MESSAGE_MAX,
 						   .peer = w->root,
 						   .sending = sending,
-						   .same_host = is_on_this_host(m, w->root),
+						   .same_host = ct__comm_on_this_host(&m->base, w->root),
 						   .synchronous = synchronous};
 	}
-	st = take_batch(m, n, &b);
+	st = ct__mpi_exchange_take(m->exchanges, n, &x);
 	if (st == CT_OK)
-		st = m->module->start(b, CT_MPI_MESSAGES, (int)w->scratch[TAG], parts, n, sending);
-	w->scratch[BATCH] = (uint64_t)(uintptr_t)b;
-	w->scratch[N_PIECES] = n;
+		st = ct__mpi_exchange_start(x, CT_MPI_MESSAGES, (int)w->scratch[TAG], parts, n, sending);
+	w->scratch[EXCHANGE] = (uint64_t)(uintptr_t)x;
 	if (n > 1)
 		ct_free(parts);
 	return st;
 }
 
 /* now_ns: the time, or 0 if the caller has not read the clock. */
-static enum ct_status end_message(struct comm_mpi *m, ct_work *w, int64_t now_ns)
+static void end_message(ct_work *w, int64_t now_ns)
 {
 	set_done(w, now_ns);
-	return put_batch(m, (struct ct_mpi_batch *)(uintptr_t)w->scratch[BATCH], w->scratch[N_PIECES]);
+	ct__mpi_exchange_put(exchange_of(w));
 }
 
 /* Returns CT_INPROGRESS if the message that *link points to is not done. Otherwise removes it from the list. */
-static enum ct_status advance_message(struct comm_mpi *m, ct_work **link, int calls, int64_t now_ns)
+static enum ct_status advance_message(ct_work **link, int calls, int64_t now_ns)
 {
 	ct_work *w = *link;
-	const enum ct_status st = m->module->test((struct ct_mpi_batch *)(uintptr_t)w->scratch[BATCH], calls);
+	const enum ct_status st = ct__mpi_exchange_test(exchange_of(w), calls);
 
 	if (st != CT_OK)
 		return st;
 	*link = w->next;
-	return end_message(m, w, now_ns);
+	end_message(w, now_ns);
+	return CT_OK;
 }
 
 static enum ct_status advance_messages(struct comm_mpi *m, int calls, bool *moved)
 {
 	for (ct_work **link = &m->first_message; *link;) {
 		ct_work *w = *link;
-		const enum ct_status st = advance_message(m, link, calls, 0);
+		const enum ct_status st = advance_message(link, calls, 0);
 
 		CT_TRY(st);
 		if (st == CT_OK)
@@ -371,16 +362,17 @@ static enum ct_status post_message(struct comm_mpi *m, ct_work *w)
 	ct_work *before = m->first_message;
 	const enum ct_status st = start_message(m, w);
 
+	ct__comm_record(&m->base, w);
 	CT_TRY(st);
 	if (st != CT_OK) {
 		w->next = before;
 		m->first_message = w;
 		return CT_OK;
 	}
-	CT_TRY(end_message(m, w, w->posted_ns));
+	end_message(w, w->posted_ns);
 	if (before && w->kind == CT_COMM_SEND && before->kind == CT_COMM_RECV && bytes_of(w) <= SMALL_MESSAGE_BYTES &&
 	    bytes_of(before) <= SMALL_MESSAGE_BYTES)
-		CT_TRY(advance_message(m, &m->first_message, CALLS_AT_START, w->posted_ns));
+		CT_TRY(advance_message(&m->first_message, CALLS_AT_START, w->posted_ns));
 	return CT_OK;
 }
 
@@ -465,6 +457,7 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 		}
 		if (polls < EAGER_POLLS)
 			continue;
+		m->module->progress(m->engine);
 		now = ct_now_ns();
 		moved_ns = moved_ns ? moved_ns : now;
 		look_ns = look_ns ? look_ns : now + pause;
@@ -493,5 +486,6 @@ const struct ct_comm_ops ct__comm_ops_mpi = {
 	.wait = wait,
 	.progress = progress,
 	.cooperative = true,
+	.records = true,
 	.abort = abort_comm,
 };

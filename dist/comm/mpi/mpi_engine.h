@@ -57,6 +57,9 @@ struct ct_mpi_module {
 	 * Fails with CT_MISMATCH if a message does not have the size that its receiver expects, and with CT_COMM if MPI
 	 * reports an error. */
 	enum ct_status (*test)(struct ct_mpi_batch *b, int polls);
+	/* Continues sends that MPI reports as done although it has not passed all of their data on. Call it while waiting
+	 * for something else than a batch. */
+	void (*progress)(struct ct_mpi_engine *e);
 };
 extern const struct ct_mpi_module ct_mpi_module;
 

@@ -1,0 +1,315 @@
+/* Rings for short messages: order, sizes, full rings, and hosts that cannot share memory. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "dist/comm/comm_impl.h"
+#include "dist/comm/mpi/rings.h"
+#include "tests/dist/await_all.h"
+#include "tests/dist/ranks.h"
+
+#define LONG (60 * CT_SEC)
+#define SLOTS 8 /* as in rings.c */
+
+/* The members of a communicator that rings need. */
+static struct ct_comm comm_of(struct ct_world *w)
+{
+	struct ct_comm c = {.world = w, .rank = w->id.rank, .size = w->id.world, .opts = {.timeout_ns = LONG}};
+
+	snprintf(c.scope, sizeof(c.scope), "test");
+	return c;
+}
+
+static struct ct_rings *open_rings(struct ct_comm *c)
+{
+	struct ct_rings *r;
+
+	CHECK(ct__rings_open(c, ct_deadline_in(LONG), &r) == CT_OK);
+	return r;
+}
+
+static void meet(struct ct_world *w, const char *name)
+{
+	CHECK(await_all(w->store, name, w->id.world) == CT_OK);
+}
+
+static void finish(struct ct_rings *r, struct ct_ring_request *q)
+{
+	while (!q->done)
+		CHECK(ct__rings_poll(r, q->peer) == CT_OK);
+}
+
+/* Message k from a rank: its length and its bytes. */
+static size_t make(int from, int k, unsigned char *buf)
+{
+	size_t n = k % 7 == 0 ? CT_RING_MESSAGE_MAX : (size_t)k * 37 % (CT_RING_MESSAGE_MAX + 1);
+
+	for (size_t i = 0; i < n; i++)
+		buf[i] = (unsigned char)(from * 101 + k * 13 + (int)i);
+	return n;
+}
+
+/* All ranks send to all others. Messages with four keys are received in another order than they are sent. */
+static void exchange(struct ct_world *w, void *arg)
+{
+	enum { N = 200, KEYS = 4 };
+	struct ct_comm c = comm_of(w);
+	struct ct_rings *r = open_rings(&c);
+	struct ct_ring_request *send = calloc((size_t)c.size * N, sizeof(*send));
+	unsigned char *sent = calloc((size_t)c.size * N, CT_RING_MESSAGE_MAX), want[CT_RING_MESSAGE_MAX];
+
+	(void)arg;
+	CHECK(r && send && sent);
+	for (int k = 0; k < N; k++) {
+		for (int q = 0; q < c.size; q++) {
+			const int i = q * N + k;
+			unsigned char *buf = sent + (size_t)i * CT_RING_MESSAGE_MAX;
+
+			if (q == c.rank)
+				continue;
+			CHECK(ct__rings_reach(r, q));
+			send[i] = (struct ct_ring_request){.buf = buf,
+							   .bytes = make(c.rank, k, buf),
+							   .key = (uint64_t)(k % KEYS),
+							   .peer = q,
+							   .sending = true};
+			CHECK(ct__rings_start(r, &send[i]) == CT_OK);
+		}
+	}
+	for (int key = KEYS - 1; key >= 0; key--) {
+		for (int k = key; k < N; k += KEYS) {
+			for (int q = 0; q < c.size; q++) {
+				unsigned char got[CT_RING_MESSAGE_MAX];
+				const size_t n = make(q, k, want);
+				struct ct_ring_request receive = {
+					.buf = got, .bytes = n, .key = (uint64_t)key, .peer = q};
+
+				if (q == c.rank)
+					continue;
+				CHECK(ct__rings_start(r, &receive) == CT_OK);
+				while (!receive.done) {
+					for (int p = 0; p < c.size; p++)
+						CHECK(p == c.rank || ct__rings_poll(r, p) == CT_OK);
+				}
+				CHECK(memcmp(got, want, n) == 0);
+			}
+		}
+	}
+	for (int i = 0; i < c.size * N; i++) {
+		if (i / N != c.rank)
+			finish(r, &send[i]);
+	}
+	meet(w, "exchanged");
+	ct__rings_close(r);
+	free(send);
+	free(sent);
+}
+
+/* Several receives that were started before their messages arrive, in another order. */
+static void receives_first(struct ct_world *w, void *arg)
+{
+	enum { N = 3 };
+	struct ct_comm c = comm_of(w);
+	struct ct_rings *r = open_rings(&c);
+	struct ct_ring_request q[N + 1];
+	int x[N + 1];
+
+	(void)arg;
+	for (int k = 0; k <= N; k++) {
+		const bool sending = c.rank == 0;
+		const int key = sending ? N - 1 - k : k;
+
+		x[k] = sending ? 10 + key : -1;
+		q[k] = (struct ct_ring_request){.buf = &x[k],
+						.bytes = sizeof(x[k]),
+						.key = (uint64_t)key,
+						.peer = 1 - c.rank,
+						.sending = sending};
+	}
+	for (int k = 0; k < N && c.rank == 1; k++) {
+		CHECK(ct__rings_start(r, &q[k]) == CT_OK);
+		CHECK(!q[k].done);
+	}
+	meet(w, "started");
+	for (int k = 0; k < N && c.rank == 0; k++)
+		CHECK(ct__rings_start(r, &q[k]) == CT_OK);
+	for (int k = 0; k < N; k++) {
+		finish(r, &q[k]);
+		CHECK(x[k] == (c.rank == 0 ? 10 + N - 1 - k : 10 + k));
+	}
+	/* The lists are intact. */
+	q[N].key = 7;
+	x[N] = c.rank == 0 ? 5 : -1;
+	CHECK(ct__rings_start(r, &q[N]) == CT_OK);
+	finish(r, &q[N]);
+	CHECK(x[N] == 5);
+	ct__rings_close(r);
+}
+
+static void one(struct ct_rings *r, struct ct_comm *c, uint64_t key)
+{
+	char x = 'x';
+	struct ct_ring_request q = {.buf = &x, .bytes = 1, .key = key, .peer = 1 - c->rank, .sending = c->rank == 0};
+
+	CHECK(ct__rings_start(r, &q) == CT_OK);
+	finish(r, &q);
+}
+
+/* A send waits when all slots are full, until the receiver wants a message. */
+static void full(struct ct_world *w, void *arg)
+{
+	struct ct_comm c = comm_of(w);
+	struct ct_rings *r = open_rings(&c);
+	struct ct_ring_request q[SLOTS + 2];
+	char x = 'x';
+
+	(void)arg;
+	for (int k = 0; k < SLOTS + 2 && c.rank == 0; k++) {
+		q[k] = (struct ct_ring_request){.buf = &x, .bytes = 1, .key = 1, .peer = 1, .sending = true};
+		CHECK(ct__rings_start(r, &q[k]) == CT_OK);
+		CHECK(ct__rings_poll(r, 1) == CT_OK);
+		CHECK(q[k].done == (k < SLOTS));
+	}
+	meet(w, "full");
+	if (c.rank == 1)
+		CHECK(ct__rings_poll(r, 0) == CT_OK); /* takes nothing out */
+	meet(w, "still full");
+	if (c.rank == 0)
+		CHECK(ct__rings_poll(r, 1) == CT_OK && !q[SLOTS].done);
+	meet(w, "checked");
+	if (c.rank == 0) {
+		finish(r, &q[SLOTS + 1]);
+		CHECK(q[SLOTS].done);
+	}
+	one(r, &c, 2); /* the others are early */
+	for (int k = 0; k < SLOTS + 2 && c.rank == 1; k++)
+		one(r, &c, 1);
+	/* Again, with one early message. */
+	if (c.rank == 0)
+		one(r, &c, 1);
+	one(r, &c, 2);
+	if (c.rank == 1)
+		one(r, &c, 1);
+	meet(w, "empty");
+	ct__rings_close(r);
+}
+
+/* A receive expects fewer bytes than a message has. early: the message has arrived before a message with another key, which is
+ * received first. */
+static void wrong_size(struct ct_world *w, void *arg)
+{
+	const bool early = *(const bool *)arg;
+	struct ct_comm c = comm_of(w);
+	struct ct_rings *r = open_rings(&c);
+	char x[9] = {0};
+	struct ct_ring_request q = {.buf = x, .bytes = c.rank == 0 ? 9 : 8, .peer = 1 - c.rank, .sending = c.rank == 0};
+	struct ct_ring_request other = {.key = 1, .peer = 1 - c.rank, .sending = c.rank == 0};
+
+	if (c.rank == 0) {
+		CHECK(ct__rings_start(r, &q) == CT_OK && q.done);
+		CHECK(ct__rings_start(r, &other) == CT_OK && other.done);
+	}
+	meet(w, "sent");
+	if (c.rank == 1 && early) {
+		CHECK(ct__rings_start(r, &other) == CT_OK);
+		finish(r, &other);
+	}
+	if (c.rank == 1)
+		CHECK(ct__rings_start(r, &q) == CT_MISMATCH && strstr(ct_error_message(), "size"));
+	meet(w, "compared");
+	ct__rings_close(r);
+}
+
+static void two_hosts(struct ct_world *w, void *arg)
+{
+	struct ct_comm c = comm_of(w);
+	struct ct_rings *r = open_rings(&c);
+	struct ct_ring_request q = {.peer = c.rank == 0 ? 2 : 0, .sending = c.rank == 0};
+	int x = c.rank;
+
+	(void)arg;
+	CHECK((r != NULL) == (c.rank != 1)); /* rank 1 is alone */
+	CHECK(!ct__rings_reach(r, 1));
+	if (r) {
+		CHECK(ct__rings_reach(r, q.peer));
+		q.buf = &x;
+		q.bytes = sizeof(x);
+		CHECK(ct__rings_start(r, &q) == CT_OK);
+		finish(r, &q);
+		CHECK(x == 0);
+	}
+	meet(w, "sent");
+	ct__rings_close(r);
+}
+
+/* The first rank cannot allocate memory, so no rank has rings. */
+static void no_memory(struct ct_world *w, void *arg)
+{
+	const struct rlimit limit = {1024, 1024};
+	struct ct_comm c = comm_of(w);
+
+	(void)arg;
+	if (c.rank == 0) {
+		signal(SIGXFSZ, SIG_IGN);
+		CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+	}
+	CHECK(open_rings(&c) == NULL);
+	CHECK(ct_error_message()[0] == '\0');
+	meet(w, "opened");
+}
+
+static void test_exchange(void **state)
+{
+	(void)state;
+	assert_int_equal(run_ranks(2, NULL, exchange, NULL, NULL), 0);
+	assert_int_equal(run_ranks(4, NULL, exchange, NULL, NULL), 0);
+}
+
+static void test_order(void **state)
+{
+	(void)state;
+	assert_int_equal(run_ranks(2, NULL, receives_first, NULL, NULL), 0);
+}
+
+static void test_full(void **state)
+{
+	(void)state;
+	assert_int_equal(run_ranks(2, NULL, full, NULL, NULL), 0);
+}
+
+static void test_wrong_size(void **state)
+{
+	(void)state;
+	for (int early = 0; early < 2; early++)
+		assert_int_equal(run_ranks(2, NULL, wrong_size, &(bool){early}, NULL), 0);
+}
+
+static void test_hosts(void **state)
+{
+	static const int nodes[] = {0, 1, 0};
+
+	(void)state;
+	assert_int_equal(run_ranks(3, nodes, two_hosts, NULL, NULL), 0);
+}
+
+static void test_no_memory(void **state)
+{
+	(void)state;
+	assert_int_equal(run_ranks(3, NULL, no_memory, NULL, NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_exchange),   cmocka_unit_test(test_order), cmocka_unit_test(test_full),
+		cmocka_unit_test(test_wrong_size), cmocka_unit_test(test_hosts), cmocka_unit_test(test_no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
