@@ -14,6 +14,10 @@ import xml.etree.ElementTree as ElementTree
 NO_REASON = "no reason given"
 
 
+def reason_in(line):
+    return re.sub(r"^(skipped|SKIPPED):\s*", "", line.strip()) or NO_REASON
+
+
 def cases_skipped(output):
     """(case, reason) of the cases that cmocka programs and tests/e2e/harness.py report as skipped."""
     found, said = [], []
@@ -25,9 +29,9 @@ def cases_skipped(output):
             if not any(case == m[1] for case, _ in found):
                 found.append((m[1], said[-1] if said else NO_REASON))
         elif m := re.match(r"SKIPPED (\S+): (.*)", line):
-            found.append((m[1], m[2]))
+            found.append((m[1], reason_in(m[2])))
         elif line.strip():
-            said.append(re.sub(r"^skipped: ", "", line.strip()))
+            said.append(reason_in(line))
     return found
 
 
@@ -38,7 +42,7 @@ def read_junit(path):
         skipped, left_out = test.find("skipped"), cases_skipped(output)
         if skipped is not None and "SKIP_" in skipped.get("message", ""):
             lines = [line for line in output.splitlines() if line.strip()]
-            yield "skipped", test.get("name"), left_out or [("", re.sub(r"^(skipped|SKIPPED): ", "", lines[-1]) if lines else NO_REASON)]
+            yield "skipped", test.get("name"), left_out or [("", reason_in(lines[-1] if lines else ""))]
         else:
             yield ("passed" if test.get("status") == "run" else "failed"), test.get("name"), left_out
 
@@ -46,9 +50,9 @@ def read_junit(path):
 def read_lines(path):
     with open(path, encoding="utf-8") as f:
         for line in f:
-            verdict, _, rest = line.strip().partition(" ")
+            verdict, _, rest = line.rstrip("\n").partition(" ")
             name, _, reason = rest.partition(": ")
-            yield verdict, name, [("", reason)] if verdict == "skipped" else []
+            yield verdict, name, [("", reason_in(reason))] if verdict == "skipped" else []
 
 
 def main():

@@ -323,6 +323,24 @@ skipped: no such device
             "1 passed, 1 failed, 2 skipped",
         ])
 
+    def test_an_empty_reason_is_none(self):
+        junit = """<testsuite><testcase name="quiet" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>starts
+skipped: 
+</system-out></testcase><testcase name="e2e" status="run"><system-out>SKIPPED m.C.test_x: 
+</system-out></testcase></testsuite>"""
+        lines = self.sum(self.write("one.xml", junit), self.write("fuzz.txt", "skipped idx\nskipped yaml: \n"), expect=1)
+        self.assertEqual(lines, [
+            "skipped one: quiet: no reason given",
+            "skipped one: e2e test_x: no reason given",
+            "skipped fuzz: idx: no reason given",
+            "skipped fuzz: yaml: no reason given",
+            "FAILED  one: quiet: skipped without a reason",
+            "FAILED  one: e2e test_x: skipped without a reason",
+            "FAILED  fuzz: idx: skipped without a reason",
+            "FAILED  fuzz: yaml: skipped without a reason",
+            "1 passed, 4 failed, 4 skipped",
+        ])
+
     def test_nothing_failed(self):
         self.assertEqual(self.sum(self.write("fuzz.txt", "passed idx\n"), expect=0), ["1 passed, 0 failed, 0 skipped"])
 
