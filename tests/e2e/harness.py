@@ -441,9 +441,12 @@ def main():
         loader.testNamePatterns = [f"*{a}*" for a in sys.argv[1:]]
     suite = loader.loadTestsFromModule(sys.modules["__main__"])
     result = unittest.TextTestRunner(verbosity=2, resultclass=TimedResult).run(suite)
-    for test, reason in result.skipped:
-        print(f"SKIPPED {test.id()}: {reason}", file=sys.stderr)
-    print(f"{result.testsRun} cases, {len(result.skipped)} skipped, {len(result.failures) + len(result.errors)} failed", file=sys.stderr)
+    # The id of a subtest is followed by a space and its parameters.
+    skipped = {(test.id().partition(" ")[0], reason): None for test, reason in result.skipped}
+    for test, reason in skipped:
+        print(f"SKIPPED {test}: {reason}", file=sys.stderr)
+    n_skipped = len({test for test, _ in skipped})
+    print(f"{result.testsRun} cases, {n_skipped} skipped, {len(result.failures) + len(result.errors)} failed", file=sys.stderr)
     if not result.wasSuccessful() or result.testsRun == 0:
         sys.exit(1)
-    sys.exit(77 if len(result.skipped) == result.testsRun else 0)
+    sys.exit(77 if n_skipped == result.testsRun else 0)

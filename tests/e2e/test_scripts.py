@@ -14,7 +14,7 @@ import tarfile
 import threading
 import unittest
 
-from harness import OK, SOURCE, Case, Process, main, shared
+from harness import CTRAIN, OK, SOURCE, Case, Process, main, shared
 
 MNIST = shared("data", "mnist")
 FASHION = shared("data", "fashion-mnist")
@@ -340,6 +340,27 @@ skipped:
             "FAILED  fuzz: yaml: skipped without a reason",
             "1 passed, 4 failed, 4 skipped",
         ])
+
+    def test_subtests(self):
+        """A test with skipped subtests is one skipped test."""
+        code = """import harness
+class C(harness.Case):
+    def test_x(self):
+        for i in range(2):
+            with self.subTest(i=i):
+                self.skipTest("no data")
+    def test_y(self):
+        pass
+harness.main()
+"""
+        env = dict(self.env(), PYTHONPATH=os.path.join(SOURCE, "tests", "e2e"), CTRAIN_BIN=CTRAIN)
+        r = Process(self, [sys.executable, self.write("test_m.py", code)], env, self.tmp).wait(20)
+        self.assert_code(r, OK)
+        self.assertIn("2 cases, 1 skipped, 0 failed", r.err)
+        skipped = [line for line in r.err.splitlines() if line.startswith("SKIPPED ")]
+        self.assertEqual(skipped, ["SKIPPED __main__.C.test_x: no data"])
+        junit = f'<testsuite><testcase name="m" status="run"><system-out>{skipped[0]}</system-out></testcase></testsuite>'
+        self.assertEqual(self.sum(self.write("one.xml", junit), expect=0)[-1], "1 passed, 0 failed, 1 skipped")
 
     def test_nothing_failed(self):
         self.assertEqual(self.sum(self.write("fuzz.txt", "passed idx\n"), expect=0), ["1 passed, 0 failed, 0 skipped"])
