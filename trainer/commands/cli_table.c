@@ -166,7 +166,7 @@ static const struct ct_option options[] = {
 	{"labels", "FILE.csv|none", CT_OPT_INIT, CT_OPTION_TEXT, NULL, FIELD(labels),
 	 "CSV file with the classes of the images (default: found in or beside DIR); none: the directories are the classes"},
 	{"labels", "FILE.csv|none", CT_OPT_CHECK, CT_OPTION_TEXT, NULL, FIELD(labels),
-	 "CSV file with the classes of the images in the directory PATH: check it, and the images that it lists; none: check all images, without a note about such files"},
+	 "check this CSV file with the classes of the images in the directory PATH, and the images that it lists; none: check all images and do not warn about such files"},
 	{"force", NULL, CT_OPT_FORCE, CT_OPTION_FLAG, NULL, FIELD(force),
 	 "replace existing files; data digits then also replaces files that ctrain did not generate, such as real data"},
 	{"steps", "N", CT_OPT_STEPS, CT_OPTION_TEXT, NULL, FIELD(steps), "number of steps to measure"},

@@ -173,7 +173,7 @@ static void warn_unchecked_list(const char *dir)
 	if (ct_layout_find(dir, NULL, &l) < 0)
 		ct_error_clear();
 	else if (l.labels[0])
-		CT_WARN("%s: the labels in %s/%s are not checked; add --labels %s/%s, or --labels none if this is no list of labels",
+		CT_WARN("%s: the labels in %s/%s are not checked; add --labels %s/%s, or --labels none if this file is not a list of labels",
 			dir, l.dir, l.labels, l.dir, l.labels);
 }
 
