@@ -191,6 +191,10 @@ class Plan(Case):
         # Four ranks have no complete batch of 96 images.
         out = self.run_ctrain(*words, "data.n_train=50", "data.drop_last=true").out
         self.assertRegex(out, r"\n +1 x 1 .* 0\.05s\n +1 x 4 .* -\n")
+        # The last batch of four ranks has 2 images, so that two of the ranks have none.
+        bn = [*words, "model.name=resnet20", "model.bn=sync", "data.n_train=98"]
+        self.assertRegex(self.run_ctrain(*bn).out, r"\n +1 x 1 .* 0\.13s\n +1 x 4 .* -\n")
+        self.assertRegex(self.run_ctrain(*bn, "data.drop_last=true").out, r"\n +1 x 1 .* 0\.10s\n +1 x 4 .* 0\.0\ds\n")
 
     def test_simulate_mistakes(self):
         for words, *says in ((("--simulate", "2x1"), "--link-inter", "between nodes", "hint: [^\n]*ib400"), (("--simulate", "1x2"), "--link-intra"),

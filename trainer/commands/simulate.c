@@ -147,7 +147,7 @@ static void count_steps(struct simulation *m, const struct ct_dataset_info *info
 		struct ct_run_plan plan;
 
 		if (ct_run_plan_make(m->cfg, world, info, NULL, &plan) < 0)
-			ct_error_clear(); /* an epoch has no complete batch */
+			ct_error_clear(); /* training refuses this number of ranks */
 		else if (plan.n_sizes <= 1)
 			m->steps[i] = plan.total_steps;
 	}
