@@ -67,7 +67,8 @@ static enum ct_status read_quoted(struct ct_csv *r, char **end)
 	char *to = r->at, *from = r->at + 1;
 
 	for (;; from++) {
-		if (*from == '\0')
+		r->in_quotes = *from == '\0';
+		if (r->in_quotes)
 			return CT_FAIL_HINT(CT_DATA, "inside of quotes, \"\" is a quote", "%s:%u: a quoted field has no closing quote",
 					    r->path, r->line);
 		if (*from == '"' && *++from != '"')
@@ -124,6 +125,7 @@ static enum ct_status read_field(struct ct_csv *r, bool *more)
 
 enum ct_status ct_csv_next(struct ct_csv *r)
 {
+	enum ct_status st = CT_OK;
 	bool more = true;
 
 	do {
@@ -131,8 +133,15 @@ enum ct_status ct_csv_next(struct ct_csv *r)
 		r->line = r->next_line;
 		if (!*r->at)
 			return CT_OK;
-		for (more = true; more;)
-			CT_TRY(read_field(r, &more));
+		for (more = true; more && st == CT_OK;)
+			st = read_field(r, &more);
+		if (st < 0 && r->in_quotes && r->is_start) {
+			ct_error_clear();
+			r->at += strlen(r->at);
+			r->n = 0;
+			return CT_OK;
+		}
+		CT_TRY(st);
 	} while (r->n == 1 && r->fields[0][0] == '\0');
 	return CT_OK;
 }

@@ -274,17 +274,18 @@ void ct_label_row_remove_zeros(struct ct_label_row *row)
 	row->label = label;
 }
 
-/* *all: no other rows follow. */
+/* *all: on input, whether the text is the complete file; on output, whether no other rows follow. */
 static enum ct_status read_rows(struct reader *r, const struct ct_label_columns *columns, size_t max_rows, bool *all)
 {
 	CT_TRY(find_columns(r, columns));
+	r->csv.is_start = !*all;
 	for (;;) {
 		CT_TRY(ct_csv_next(&r->csv));
-		*all = r->csv.n == 0;
-		if (*all || r->list->n == max_rows)
+		if (r->csv.n == 0 || r->list->n == max_rows)
 			break;
 		CT_TRY(take_row(r));
 	}
+	*all &= r->csv.n == 0;
 	if (r->list->n == 0)
 		return CT_FAIL(CT_DATA, "%s contains the names of columns, but no labels", r->csv.path);
 	return CT_OK;
@@ -309,7 +310,7 @@ static enum ct_status parse(char *text, size_t len, const char *path, const stru
 enum ct_status ct_label_list_parse(char *text, size_t len, const char *path, const struct ct_label_columns *columns,
 				   struct ct_label_list *out)
 {
-	bool all;
+	bool all = true;
 
 	return parse(text, len, path, columns, SIZE_MAX, out, &all);
 }
@@ -350,19 +351,16 @@ static enum ct_status read_start(const char *path, char **text, size_t *len, boo
 enum ct_status ct_label_list_load_start(const char *path, const struct ct_label_columns *columns, struct ct_label_list *out,
 					bool *all)
 {
-	bool all_bytes, all_rows = false;
 	char *text;
 	size_t len;
 
 	*out = (struct ct_label_list){0};
-	CT_TRY(read_start(path, &text, &len, &all_bytes));
-	if (len == 0 && !all_bytes) {
+	CT_TRY(read_start(path, &text, &len, all));
+	if (len == 0 && !*all) {
 		ct_free(text);
 		return CT_FAIL(CT_DATA, "%s:1: the line is longer than %zu bytes", path, START_BYTES);
 	}
-	CT_TRY(parse(text, len, path, columns, START_ROWS, out, &all_rows));
-	*all = all_bytes && all_rows;
-	return CT_OK;
+	return parse(text, len, path, columns, START_ROWS, out, all);
 }
 
 enum ct_status ct_label_list_classes(struct ct_label_list *l, const char *path, struct ct_class_list *out)

@@ -412,6 +412,23 @@ static void expect_start(int n, int row_bytes, const char *end, const char *says
 	temp_dir_remove(dir);
 }
 
+static void expect_quoted_start(void)
+{
+	struct ct_str end = {0};
+
+	ct_str_add(&end, "1.jpg,\"");
+	for (int i = 0; i < 1 << 18; i++)
+		ct_str_add(&end, "a b c\n");
+	ct_str_add(&end, "\"\n");
+	assert_ok(ct_str_status(&end));
+	expect_start(3, 20, end.s, NULL, 3, false);
+	end.s[end.len - 2] = ' ';
+	expect_start(3, 20, end.s, NULL, 3, false); /* reading the complete file fails */
+	end.s[1000] = '\0';
+	expect_start(3, 20, end.s, ":5: a quoted field has no closing quote", 0, false);
+	ct_str_release(&end);
+}
+
 static void test_start(void **state)
 {
 	(void)state;
@@ -422,6 +439,8 @@ static void test_start(void **state)
 	/* The MiB ends within a row, at the first and at the second byte of a character. */
 	expect_start(99, 11000, "bad", NULL, ((1 << 20) - 12) / 11000, false);
 	expect_start(99, 11001, "bad", NULL, ((1 << 20) - 12) / 11001, false);
+	/* It ends at a line break in a quoted field. */
+	expect_quoted_start();
 	expect_start(0, 20, "", "but no labels", 0, false);
 	expect_start(1, 1 << 20, "", "but no labels", 0, false);
 }
