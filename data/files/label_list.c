@@ -157,6 +157,7 @@ static enum ct_status find_columns(struct reader *r, const struct ct_label_colum
 		return CT_FAIL(CT_DATA, "%s:%u: the column \"%s\" cannot contain both the images and the classes", r->csv.path,
 			       r->csv.line, r->csv.fields[r->column[IMAGE]]);
 	r->n_columns = r->csv.n;
+	l->has_columns = true;
 	l->image = r->csv.fields[r->column[IMAGE]];
 	l->label = r->csv.fields[r->column[LABEL]];
 	l->split = r->column[SPLIT] == NONE ? NULL : r->csv.fields[r->column[SPLIT]];
@@ -302,8 +303,12 @@ static enum ct_status parse(char *text, size_t len, const char *path, const stru
 	if (st == CT_OK)
 		st = read_rows(&r, columns, max_rows, all);
 	ct_csv_release(&r.csv);
-	if (st < 0)
+	if (st < 0) {
+		const bool has_columns = out->has_columns;
+
 		ct_label_list_release(out);
+		out->has_columns = has_columns;
+	}
 	return st;
 }
 

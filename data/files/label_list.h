@@ -32,6 +32,7 @@ struct ct_label_list {
 	size_t n, cap;
 	size_t per_part[CT_LABEL_PARTS]; /* numbers of rows */
 	char *image, *label, *split;     /* names of the columns; split is NULL if there is no such column */
+	bool has_columns; /* the first line is that of a list; also set if the list is empty again because a row is invalid */
 };
 
 /* Fails with CT_DATA and the message "PATH:LINE: ..." if a column cannot be found, or if a row is invalid. */

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 
 from harness import DATA, OK, USAGE, Case, main, read_text
 from test_images import CLASSES, MODEL, png
@@ -180,6 +181,29 @@ class OwnImages(Case):
         self.assert_last_says(self.run_ctrain(*check, expect=DATA), r'labels\.csv:8: there is no image "2-000"')
         self.assert_last_says(self.run_ctrain("data", "check", "my.yaml", *check[3:], expect=USAGE), "--labels .* not with a configuration")
         self.assert_last_says(self.run_ctrain(*check, "photos", expect=USAGE), "only one directory")
+
+    def test_check_reports_an_unusable_list(self):
+        rows = self.labels(per_class=(2, 2))
+        self.write("photos/about.csv", "photographer,year\nx,2000\n")
+        advice = "; add --labels FILE.csv or --labels none"
+        for bad, says in ((rows + [("1-000", "")], r'labels\.csv:6: the label of "1-000" is empty'),
+                          ([("gone", "cat")] + rows, r'labels\.csv:2: there is no image "gone" in .*')):
+            self.write_rows("photos/labels.csv", bad)
+            r = self.run_ctrain("data", "check", "photos")
+            self.assert_says(r, rf"photos: labels are not checked: .*{says}{advice}")
+            self.assertNotIn("labels.csv", self.run_ctrain("data", "check", "photos", "--labels", "none").err)
+        # Also if the directories can be the classes.
+        os.rename(self.path("photos/images"), self.path("photos/cat"))
+        self.write("photos/dog/1.png", png(8, 8, 1, COLORS[0]))
+        self.assert_says(self.run_ctrain("data", "check", "photos"), rf'photos: labels are not checked: .*no image "gone" in .*{advice}')
+        os.remove(self.path("photos/labels.csv"))
+        self.assertNotIn("labels", self.run_ctrain("data", "check", "photos").err)
+        for name in ("a.csv", "b.csv"):
+            self.write_rows(f"photos/{name}", rows)
+        two = rf"labels are not checked: .*/photos contains 2 lists of labels: a\.csv, b\.csv{advice}"
+        self.assert_says(self.run_ctrain("data", "check", "photos"), two)
+        shutil.rmtree(self.path("photos/dog"))
+        self.assert_says(self.run_ctrain("data", "check", "photos/cat", expect=DATA), two)
 
     def test_labels_mistakes(self):
         rows = self.labels(per_class=(2, 2))

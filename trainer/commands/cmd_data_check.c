@@ -169,10 +169,12 @@ static enum ct_status check_list(struct run *r, const char *dir)
 static void warn_unchecked_list(const char *dir)
 {
 	struct ct_layout l;
+	struct ct_error unused;
 
-	if (ct_layout_find(dir, NULL, &l) < 0)
-		ct_error_clear();
-	else if (l.labels[0])
+	ct_layout_find_list(dir, &l, &unused);
+	if (unused.status < 0)
+		CT_WARN("%s: labels are not checked: %s; add --labels FILE.csv or --labels none", dir, unused.message);
+	if (l.labels[0])
 		CT_WARN("%s: the labels in %s/%s are not checked; add --labels %s/%s, or --labels none if this file is not a list of labels",
 			dir, l.dir, l.labels, l.dir, l.labels);
 }

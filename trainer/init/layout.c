@@ -99,25 +99,34 @@ static enum ct_status find_classes(struct ct_layout *l)
 	return st;
 }
 
-/* Finds the files with labels, or else the class directories. */
-static enum ct_status find_any(struct ct_layout *l)
+/* Finds the files with labels, or else the class directories. *unused: why a file that appears to be a list of labels is
+ * not used; its status is CT_OK if there is no such file. */
+static enum ct_status find_any(struct ct_layout *l, struct ct_error *unused)
 {
-	struct ct_error no_list, no_classes;
-	enum ct_status st;
+	struct ct__no_labels in_dir = {0}, beside = {0};
+	struct ct_error no_classes;
+	enum ct_status st = ct__layout_find_labels(l, &in_dir);
 
-	CT_TRY(ct__layout_find_labels(l, &no_list));
-	if (l->labels[0])
-		return CT_OK;
+	if (in_dir.is_list && !l->labels[0])
+		*unused = in_dir.error;
+	if (st < 0 || l->labels[0])
+		return st;
 	st = find_classes(l);
 	if (st != CT_DATA)
 		return st;
 	ct_error_save(&no_classes);
 	ct_error_clear();
-	CT_TRY(ct__layout_find_labels_beside(l));
-	return l->labels[0] ? CT_OK : ct_error_restore(no_list.status < 0 ? &no_list : &no_classes);
+	st = ct__layout_find_labels_beside(l, &beside);
+	/* Other files beside the directory may be about other directories. */
+	if (st < 0 && beside.is_list && unused->status == CT_OK)
+		*unused = beside.error;
+	if (st < 0 || l->labels[0])
+		return st;
+	return ct_error_restore(in_dir.error.status < 0 ? &in_dir.error : &no_classes);
 }
 
-enum ct_status ct_layout_find(const char *dir, const char *labels, struct ct_layout *out)
+/* Sets the absolute path. */
+static enum ct_status find_dir(const char *dir, struct ct_layout *out)
 {
 	*out = (struct ct_layout){.train = "."};
 	if (!realpath(dir, out->dir))
@@ -125,9 +134,26 @@ enum ct_status ct_layout_find(const char *dir, const char *labels, struct ct_lay
 			       dir, strerror(errno));
 	if (!ct_utf8_valid(out->dir, strlen(out->dir)))
 		return CT_FAIL_HINT(CT_DATA, "rename the directory", "%s: the path is not valid UTF-8, as YAML requires", dir);
+	return CT_OK;
+}
+
+enum ct_status ct_layout_find(const char *dir, const char *labels, struct ct_layout *out)
+{
+	struct ct_error unused = {0};
+
+	CT_TRY(find_dir(dir, out));
 	if (!labels)
-		return find_any(out);
+		return find_any(out, &unused);
 	return strcmp(labels, "none") == 0 ? find_classes(out) : ct__layout_use_labels(labels, out);
+}
+
+void ct_layout_find_list(const char *dir, struct ct_layout *out, struct ct_error *unused)
+{
+	*unused = (struct ct_error){0};
+	if (find_dir(dir, out) < 0 || find_any(out, unused) < 0)
+		ct_error_clear();
+	if (out->labels[0])
+		*unused = (struct ct_error){0};
 }
 
 enum ct_status ct_layout_open(const struct ct_layout *l, bool train, ct_dataset **out)

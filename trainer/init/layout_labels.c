@@ -28,7 +28,7 @@ struct finder {
 	size_t n_directories;
 	struct list lists[MAX_LISTS];
 	int n;
-	struct ct_error why; /* the first file that is not a list of labels */
+	struct ct__no_labels why;
 };
 
 static enum ct_status copy(char *to, size_t size, const char *from)
@@ -106,7 +106,7 @@ static enum ct_status take_list(struct finder *f, const char *file, const char *
 }
 
 /* file: relative to l->dir, or absolute. */
-static enum ct_status read_list(struct finder *f, const char *file)
+static enum ct_status read_list(struct finder *f, const char *file, bool *has_columns)
 {
 	static const struct ct_label_columns usual = {0};
 	struct ct_label_list list;
@@ -116,6 +116,7 @@ static enum ct_status read_list(struct finder *f, const char *file)
 
 	CT_TRY_ALLOC(path = ct_path_join(f->l->dir, file));
 	st = ct_label_list_load_start(path, &usual, &list, &all);
+	*has_columns = list.has_columns;
 	/* Other tables may have such columns too, and may be large. */
 	if (st == CT_OK && !all && (list.per_part[CT_LABEL_TRAIN] == 0 || find_root(f, &list))) {
 		ct_label_list_release(&list);
@@ -143,6 +144,14 @@ static bool is_csv_name(const char *name)
 	       !has_word(name, "submission") && !has_word(name, "prediction");
 }
 
+static void note_error(struct finder *f, bool is_list)
+{
+	if (f->why.error.status == CT_OK || (is_list && !f->why.is_list)) {
+		ct_error_save(&f->why.error);
+		f->why.is_list = is_list;
+	}
+}
+
 static enum ct_status read_lists(struct finder *f)
 {
 	enum ct_status st = CT_OK;
@@ -151,12 +160,13 @@ static enum ct_status read_lists(struct finder *f)
 
 	CT_TRY(ct_dir_list(f->l->dir, &names, &n));
 	for (size_t i = 0; i < n && st == CT_OK; i++) {
+		bool has_columns = false;
+
 		if (!is_csv_name(names[i]))
 			continue;
-		st = read_list(f, names[i]);
+		st = read_list(f, names[i], &has_columns);
 		if (st < 0 && st != CT_NOMEM) {
-			if (f->why.status == CT_OK)
-				ct_error_save(&f->why);
+			note_error(f, has_columns);
 			ct_error_clear();
 			st = CT_OK;
 		}
@@ -218,19 +228,25 @@ static enum ct_status choose(const struct finder *f, struct ct_layout *l)
 }
 
 /* Reads one file, or all files in l->dir, and chooses among the lists. */
-static enum ct_status find(struct ct_layout *l, const char *file, const char *below, struct ct_error *why)
+static enum ct_status find(struct ct_layout *l, const char *file, const char *below, struct ct__no_labels *why)
 {
 	struct finder *f;
 	enum ct_status st;
+	bool has_columns;
 
 	CT_TRY_ALLOC(f = CT_NEW(struct finder));
 	f->l = l;
 	f->below = below;
 	st = ct_image_dir_classes(l->dir, &f->directories, &f->n_directories);
 	if (st == CT_OK)
-		st = file ? read_list(f, file) : read_lists(f);
-	if (st == CT_OK && f->n > 0)
+		st = file ? read_list(f, file, &has_columns) : read_lists(f);
+	if (st == CT_OK && f->n > 0) {
 		st = choose(f, l);
+		if (st < 0) {
+			f->why = (struct ct__no_labels){.is_list = true};
+			ct_error_save(&f->why.error);
+		}
+	}
 	if (why)
 		*why = f->why;
 	ct_dir_list_free(f->directories, f->n_directories);
@@ -248,19 +264,19 @@ enum ct_status ct__layout_use_labels(const char *path, struct ct_layout *l)
 	return find(l, is_below(file, l->dir) ? file + strlen(l->dir) + 1 : file, NULL, NULL);
 }
 
-enum ct_status ct__layout_find_labels(struct ct_layout *l, struct ct_error *why)
+enum ct_status ct__layout_find_labels(struct ct_layout *l, struct ct__no_labels *why)
 {
 	return find(l, NULL, NULL, why);
 }
 
-enum ct_status ct__layout_find_labels_beside(struct ct_layout *l)
+enum ct_status ct__layout_find_labels_beside(struct ct_layout *l, struct ct__no_labels *why)
 {
 	char *below = ct_strdup(ct_path_name(l->dir)), *parent = ct_path_dir(l->dir);
 	struct ct_layout beside = *l;
 	enum ct_status st = below && parent ? copy(beside.dir, sizeof(beside.dir), parent) : CT_NOMEM;
 
 	if (st == CT_OK)
-		st = find(&beside, NULL, below, NULL);
+		st = find(&beside, NULL, below, why);
 	if (st == CT_OK && beside.labels[0])
 		*l = beside;
 	ct_free(parent);
