@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 
 from harness import DATA, OK, USAGE, Case, main, read_text
@@ -167,7 +168,7 @@ class OwnImages(Case):
         rows = self.labels(per_class=(3, 3))
         self.write("photos/images/extra.png", "not in the list")
         r = self.run_ctrain("data", "check", "photos", expect=DATA)
-        self.assert_says(r, r"photos: the labels in .*/photos/labels\.csv are not checked; add --labels .*/photos/labels\.csv")
+        self.assert_says(r, r"photos: the labels in .*/photos/labels\.csv are not checked; .*ctrain data check .*/photos --labels .*/photos/labels\.csv")
         self.assertRegex(r.out, r"(?m)^photos: 7 samples, 1 bad")
         r = self.run_ctrain("data", "check", "photos", "--labels", "none", expect=DATA)
         self.assertNotIn("labels.csv", r.err)
@@ -181,6 +182,17 @@ class OwnImages(Case):
         self.assert_last_says(self.run_ctrain(*check, expect=DATA), r'labels\.csv:8: there is no image "2-000"')
         self.assert_last_says(self.run_ctrain("data", "check", "my.yaml", *check[3:], expect=USAGE), "--labels .* not with a configuration")
         self.assert_last_says(self.run_ctrain(*check, "photos", expect=USAGE), "only one directory")
+
+    def test_check_names_the_command(self):
+        """The command also works if the list is beside the directory, and with spaces in names."""
+        rows = self.labels(name="my photos", images="im", per_class=(2, 2))
+        self.write_rows("my photos/labels.csv", [(f"im/{a}.png", b) for a, b in rows])
+        root = os.path.realpath(self.path("my photos"))
+        for path, code in (("my photos/im", DATA), ("my photos", OK)):  # a flat directory has no classes
+            r = self.run_ctrain("data", "check", path, expect=code)
+            words = shlex.split(re.search(r"with: ctrain (.*)", r.err)[1])
+            self.assertEqual(words, ["data", "check", root, "--labels", f"{root}/labels.csv"])
+            self.assertRegex(self.run_ctrain(*words).out, r"^train: 4 samples, 0 bad")
 
     def test_check_reports_an_unusable_list(self):
         rows = self.labels(per_class=(2, 2))

@@ -170,13 +170,22 @@ static void warn_unchecked_list(const char *dir)
 {
 	struct ct_layout l;
 	struct ct_error unused;
+	struct ct_str command = {0};
 
 	ct_layout_find_list(dir, &l, &unused);
 	if (unused.status < 0)
 		CT_WARN("%s: labels are not checked: %s; add --labels FILE.csv or --labels none", dir, unused.message);
-	if (l.labels[0])
-		CT_WARN("%s: the labels in %s/%s are not checked; add --labels %s/%s, or --labels none if this file is not a list of labels",
-			dir, l.dir, l.labels, l.dir, l.labels);
+	char *file = l.labels[0] ? ct_path_join(l.dir, l.labels) : NULL;
+	if (!file)
+		return;
+	ct_str_add(&command, "ctrain data check ");
+	ct_str_add_shell(&command, l.dir); /* may be the parent directory of dir */
+	ct_str_add(&command, " --labels ");
+	ct_str_add_shell(&command, file);
+	CT_WARN("%s: the labels in %s are not checked; add --labels none if this file is not a list of labels, or check them with: %s",
+		dir, file, ct_str_text(&command));
+	ct_str_release(&command);
+	ct_free(file);
 }
 
 /* path is a directory of shards, a directory of images, or a pattern of shards as in data.train. */
