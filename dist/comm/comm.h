@@ -18,8 +18,9 @@
  *   gloo     any hosts                    one worker thread and one gloo context
  *   hier     several hosts, some with     shm inside a host, gloo among the hosts' first ranks, one worker thread
  *            several ranks
- *   mpi      ranks of mpirun or srun      messages of MPI, cooperative: post starts messages; test, progress and wait
- *                                         poll and reduce; no thread; reduces in rank order
+ *   mpi      ranks of mpirun or srun      messages of MPI, and of shared memory inside a host, cooperative: post starts
+ *                                         messages; test, progress and wait poll and reduce; no thread; reduces in rank
+ *                                         order
  *   nccl     one GPU per rank, any hosts  a stream of the GPU; no thread waits. Buffers are in device memory, or in host
  *                                         memory, which is copied (dist/comm/nccl/nccl_impl.h)
  */
