@@ -41,13 +41,12 @@ enum ct_status ct__segment_no_memory(size_t bytes, int err)
 	return CT_NOMEM;
 }
 
-enum ct_status ct__segment_create(ct_comm *c, const char *key, size_t bytes, size_t reserved, struct ct_segment *out)
+static enum ct_status create(ct_comm *c, const char *key, size_t bytes, size_t reserved, struct ct_segment *out)
 {
 	struct ct_segment_head *head;
 	char text[96];
 	uint64_t nonce;
 
-	*out = (struct ct_segment){.fd = -1};
 	/* Some kernels require MFD_NOEXEC_SEAL, because they refuse executable memfds. Older kernels do not know the
 	 * flag. */
 	out->fd = memfd_create("ctrain", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
@@ -79,8 +78,8 @@ static enum ct_status open_failed(ct_comm *c, int owner, int pid, int err)
 	return CT_UNSUPPORTED;
 }
 
-enum ct_status ct__segment_attach(ct_comm *c, const char *key, int owner, size_t bytes, int64_t deadline_ns,
-				  struct ct_segment *out)
+static enum ct_status attach(ct_comm *c, const char *key, int owner, size_t bytes, int64_t limit_ns,
+			     struct ct_segment *out)
 {
 	const struct ct_segment_head *head;
 	char path[64], who[128], *text = NULL;
@@ -90,13 +89,12 @@ enum ct_status ct__segment_attach(ct_comm *c, const char *key, int owner, size_t
 	size_t len, its_bytes;
 	int pid, fd, n;
 
-	*out = (struct ct_segment){.fd = -1};
-	st = ct_store_get(c->world->store, key, deadline_ns, &text, &len);
+	st = ct_store_get(c->world->store, key, ct_deadline_in(limit_ns), &text, &len);
 	if (st == CT_TIMEOUT) {
 		ct__comm_peer_text(c, owner, who, sizeof(who));
 		return CT_FAIL(CT_TIMEOUT,
 			       "%s has not made its shared memory available within %.1f s; it may be stopped", who,
-			       (double)c->opts.timeout_ns / 1e9);
+			       (double)limit_ns / 1e9);
 	}
 	CT_TRY(st);
 	n = sscanf(text, "%d %d %" SCNu64 " %zu", &pid, &fd, &nonce, &its_bytes);
@@ -118,10 +116,31 @@ enum ct_status ct__segment_attach(ct_comm *c, const char *key, int owner, size_t
 	return CT_OK;
 }
 
+static enum ct_status close_after(enum ct_status st, struct ct_segment *s)
+{
+	if (st < 0)
+		ct__segment_close(s);
+	return st;
+}
+
+enum ct_status ct__segment_create(ct_comm *c, const char *key, size_t bytes, size_t reserved, struct ct_segment *out)
+{
+	*out = (struct ct_segment){.fd = -1};
+	return close_after(create(c, key, bytes, reserved, out), out);
+}
+
+enum ct_status ct__segment_attach(ct_comm *c, const char *key, int owner, size_t bytes, int64_t limit_ns,
+				  struct ct_segment *out)
+{
+	*out = (struct ct_segment){.fd = -1};
+	return close_after(attach(c, key, owner, bytes, limit_ns, out), out);
+}
+
 void ct__segment_close(struct ct_segment *s)
 {
 	if (s->map)
 		munmap(s->map, s->bytes);
 	if (s->fd >= 0)
 		close(s->fd);
+	*s = (struct ct_segment){.fd = -1};
 }

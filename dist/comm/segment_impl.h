@@ -18,16 +18,15 @@ struct ct_segment {
 
 /* Creates a segment of `bytes` zeroed bytes, and writes its name to the store under `key`. Allocates the pages of the
  * first `reserved` bytes now, because running out of memory later would raise SIGBUS; the others are allocated at first
- * use. Fails with CT_NOMEM if there is not enough memory, and with CT_IO. *out need not be initialized, and must be closed
- * even after a failure. */
+ * use. Fails with CT_NOMEM if there is not enough memory, and with CT_IO. After a failure, *out is closed. */
 enum ct_status ct__segment_create(ct_comm *c, const char *key, size_t bytes, size_t reserved,
 				  struct ct_segment *out) CT_MUST_CHECK;
-/* Opens the segment of rank `owner`. Fails with CT_TIMEOUT if it does not exist by the deadline, with CT_MISMATCH if it
- * has another size, with CT_PEER_LOST if the owner has ended, and with CT_UNSUPPORTED if this process may not open it. As
- * above, *out must be closed. */
-enum ct_status ct__segment_attach(ct_comm *c, const char *key, int owner, size_t bytes, int64_t deadline_ns,
+/* Opens the segment of rank `owner`. Fails with CT_TIMEOUT if it does not exist within limit_ns, with CT_MISMATCH if it
+ * has another size, with CT_PEER_LOST if the owner has ended, and with CT_UNSUPPORTED if this process may not open it.
+ * After a failure, *out is closed. */
+enum ct_status ct__segment_attach(ct_comm *c, const char *key, int owner, size_t bytes, int64_t limit_ns,
 				  struct ct_segment *out) CT_MUST_CHECK;
-void ct__segment_close(struct ct_segment *s);
+void ct__segment_close(struct ct_segment *s); /* may be called again */
 /* Fails with CT_NOMEM because `bytes` of shared memory cannot be allocated. err: errno */
 enum ct_status ct__segment_no_memory(size_t bytes, int err);
 

@@ -47,8 +47,7 @@ enum ct_status ct__shm_segment_open(struct shm *s)
 	if (s->base.rank == 0)
 		CT_TRY(ct__segment_create(&s->base, key, bytes, (size_t)s->channels, &s->segment));
 	else
-		CT_TRY(ct__segment_attach(&s->base, key, 0, bytes, ct_deadline_in(s->base.opts.timeout_ns),
-					  &s->segment));
+		CT_TRY(ct__segment_attach(&s->base, key, 0, bytes, s->base.opts.timeout_ns, &s->segment));
 	s->file_end = bytes;
 	(void)lay_out(s);
 	return CT_OK;
