@@ -4,6 +4,7 @@
 #define CT_DIST_COMM_COMM_IMPL_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "dist/comm/flight_impl.h"
@@ -121,6 +122,17 @@ struct ct_comm {
 	void **mem; /* heap blocks of the default mem_alloc */
 	size_t n_mem;
 };
+
+/* The CPUs on which a rank may run, which it shows to the other ranks of its host in shared memory. */
+struct ct_rank_cpus {
+	cpu_set_t cpus;
+	int limit; /* their number, or a smaller CPU quota */
+};
+void ct__comm_get_cpus(struct ct_rank_cpus *out);
+/* Adds the CPUs of another rank. */
+void ct__comm_add_cpus(struct ct_rank_cpus *all, const struct ct_rank_cpus *of_rank);
+/* Returns whether each of n ranks has a CPU. Only then may it wait for others without letting them run. */
+bool ct__comm_has_cpus(const struct ct_rank_cpus *all, int n);
 
 static inline bool ct__comm_on_this_host(const ct_comm *c, int q)
 {

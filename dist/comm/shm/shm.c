@@ -48,9 +48,7 @@ static enum ct_status meet(struct shm *s)
 	struct shm_rank *me = shm_me(s);
 	ct_work *w;
 
-	if (sched_getaffinity(0, sizeof(me->cpus), &me->cpus) != 0)
-		CPU_ZERO(&me->cpus);
-	me->cpu_limit = ct_cpu_count();
+	ct__comm_get_cpus(&me->cpus);
 	CT_TRY(ct_comm_barrier(&s->base, &w));
 	CT_TRY(ct_work_wait(w));
 	CT_TRY(ct__shm_watch_open(s));

@@ -23,8 +23,6 @@
 #ifndef CT_DIST_COMM_SHM_SHM_IMPL_H
 #define CT_DIST_COMM_SHM_SHM_IMPL_H
 
-#include <sched.h>
-
 #include "dist/comm/comm_impl.h"
 #include "dist/comm/segment_impl.h"
 
@@ -50,8 +48,7 @@ struct shm_rank {
 	 * owner sets `sleeping` to 0 and increments bell. */
 	_Alignas(SHM_LINE) _Atomic uint32_t bell;
 	_Atomic uint32_t sleeping;
-	_Alignas(SHM_LINE) cpu_set_t cpus; /* the CPUs on which the rank may run */
-	int cpu_limit;
+	_Alignas(SHM_LINE) struct ct_rank_cpus cpus;
 	/* Why its state is SHM_DEAD. */
 	int32_t status;
 	char reason[512];

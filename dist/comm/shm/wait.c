@@ -282,19 +282,11 @@ enum ct_status ct__shm_wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
  * the CPU from a compute thread. */
 static bool may_spin(const struct shm *s)
 {
-	cpu_set_t all;
-	int n;
+	struct ct_rank_cpus all = {.limit = 0};
 
-	CPU_ZERO(&all);
 	for (int q = 0; q < s->base.size; q++)
-		CPU_OR(&all, &all, &s->ranks[q].cpus);
-	n = CPU_COUNT(&all);
-	for (int q = 0; q < s->base.size; q++) {
-		/* If the CPU quota is smaller than the affinity mask, the ranks share the quota. */
-		if (s->ranks[q].cpu_limit < CPU_COUNT(&s->ranks[q].cpus) && s->ranks[q].cpu_limit < n)
-			n = s->ranks[q].cpu_limit;
-	}
-	return !s->base.opts.outer && s->base.size <= n;
+		ct__comm_add_cpus(&all, &s->ranks[q].cpus);
+	return !s->base.opts.outer && ct__comm_has_cpus(&all, s->base.size);
 }
 
 enum ct_status ct__shm_watch_open(struct shm *s)
