@@ -41,11 +41,12 @@ typedef struct ct_work ct_work; /* a posted operation; ct_work_wait frees it */
 
 struct ct_comm_opts {
 	int64_t timeout_ns; /* a collective that waits longer than this for a peer fails with CT_TIMEOUT; 0: no limit */
-	const char *iface;  /* selection of network interfaces (dist/store/net.h) for gloo and nccl; NULL: use the address
+	const char
+		*iface; /* selection of network interfaces (dist/store/net.h) for gloo and nccl; NULL: use the address
 			       of the store connection */
 	struct ct_port_range ports; /* on which gloo listens for ranks of other hosts; the other back ends refuse one */
-	const char *scope;  /* prefix of the keys in the store; NULL: "comm" */
-	ct_device *device;  /* the GPU of this rank, borrowed, for nccl; NULL: none */
+	const char *scope;          /* prefix of the keys in the store; NULL: "comm" */
+	ct_device *device;          /* the GPU of this rank, borrowed, for nccl; NULL: none */
 	const ct_comm *outer; /* this one is a part of that communicator and is used by its thread, so it never spins or
 				 attributes failures; NULL: none */
 };
@@ -168,8 +169,8 @@ struct ct_comm_op {
 	const char *name; /* "allreduce" */
 	uint64_t bytes;
 	int64_t step;
-	int bucket;             /* -1: none */
-	const char *parameters; /* of the bucket; "": unknown */
+	int bucket;                 /* -1: none */
+	const char *parameters;     /* of the bucket; "": unknown */
 	int64_t posted_ns, done_ns; /* ct_now_ns; done_ns is when this rank noticed that it was complete, 0: not yet */
 };
 /* Passes the recorded operations of step `step` and later ones to fn, the oldest first. */

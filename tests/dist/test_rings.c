@@ -1,10 +1,12 @@
 /* Rings for short messages: order, sizes, full rings, and hosts that cannot share memory. */
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <cmocka.h>
@@ -15,7 +17,6 @@
 #include "tests/dist/ranks.h"
 
 #define LONG (60 * CT_SEC)
-#define SLOTS 8 /* as in rings.c */
 
 /* The members of a communicator that rings need. */
 static struct ct_comm comm_of(struct ct_world *w)
@@ -30,7 +31,7 @@ static struct ct_rings *open_rings(struct ct_comm *c)
 {
 	struct ct_rings *r;
 
-	CHECK(ct__rings_open(c, ct_deadline_in(LONG), &r) == CT_OK);
+	CHECK(ct__rings_open(c, LONG, &r) == CT_OK);
 	return r;
 }
 
@@ -161,34 +162,34 @@ static void one(struct ct_rings *r, struct ct_comm *c, uint64_t key)
 	finish(r, &q);
 }
 
-/* A send waits when all slots are full, until the receiver wants a message. */
+/* A send waits when all slots are full, until the receiver waits for a message. */
 static void full(struct ct_world *w, void *arg)
 {
 	struct ct_comm c = comm_of(w);
 	struct ct_rings *r = open_rings(&c);
-	struct ct_ring_request q[SLOTS + 2];
+	struct ct_ring_request q[CT_RING_SLOTS + 2];
 	char x = 'x';
 
 	(void)arg;
-	for (int k = 0; k < SLOTS + 2 && c.rank == 0; k++) {
+	for (int k = 0; k < CT_RING_SLOTS + 2 && c.rank == 0; k++) {
 		q[k] = (struct ct_ring_request){.buf = &x, .bytes = 1, .key = 1, .peer = 1, .sending = true};
 		CHECK(ct__rings_start(r, &q[k]) == CT_OK);
 		CHECK(ct__rings_poll(r, 1) == CT_OK);
-		CHECK(q[k].done == (k < SLOTS));
+		CHECK(q[k].done == (k < CT_RING_SLOTS));
 	}
 	meet(w, "full");
 	if (c.rank == 1)
 		CHECK(ct__rings_poll(r, 0) == CT_OK); /* takes nothing out */
 	meet(w, "still full");
 	if (c.rank == 0)
-		CHECK(ct__rings_poll(r, 1) == CT_OK && !q[SLOTS].done);
+		CHECK(ct__rings_poll(r, 1) == CT_OK && !q[CT_RING_SLOTS].done);
 	meet(w, "checked");
 	if (c.rank == 0) {
-		finish(r, &q[SLOTS + 1]);
-		CHECK(q[SLOTS].done);
+		finish(r, &q[CT_RING_SLOTS + 1]);
+		CHECK(q[CT_RING_SLOTS].done);
 	}
 	one(r, &c, 2); /* the others are early */
-	for (int k = 0; k < SLOTS + 2 && c.rank == 1; k++)
+	for (int k = 0; k < CT_RING_SLOTS + 2 && c.rank == 1; k++)
 		one(r, &c, 1);
 	/* Again, with one early message. */
 	if (c.rank == 0)
@@ -200,8 +201,8 @@ static void full(struct ct_world *w, void *arg)
 	ct__rings_close(r);
 }
 
-/* A receive expects fewer bytes than a message has. early: the message has arrived before a message with another key, which is
- * received first. */
+/* A receive expects fewer bytes than a message has. early: the message has arrived before a message with another key,
+ * which is received first. */
 static void wrong_size(struct ct_world *w, void *arg)
 {
 	const bool early = *(const bool *)arg;
@@ -264,6 +265,75 @@ static void no_memory(struct ct_world *w, void *arg)
 	meet(w, "opened");
 }
 
+/* Limited messages do not wait in the receiver's memory without bound, and do not delay the others. */
+static void limited(struct ct_world *w, void *arg)
+{
+	enum { N = CT_RING_LIMIT + CT_RING_SLOTS + 3 };
+	struct ct_comm c = comm_of(w);
+	struct ct_rings *r = open_rings(&c);
+	struct ct_ring_request q[N];
+	char x = 'x';
+
+	(void)arg;
+	for (int k = 0; k < N && c.rank == 0; k++) {
+		q[k] = (struct ct_ring_request){
+			.buf = &x, .bytes = 1, .key = 1, .peer = 1, .sending = true, .limited = true};
+		CHECK(ct__rings_start(r, &q[k]) == CT_OK);
+	}
+	one(r, &c, 2); /* rank 1 takes as many of them out as it may */
+	meet(w, "limited");
+	if (c.rank == 0) {
+		CHECK(ct__rings_poll(r, 1) == CT_OK);
+		CHECK(q[CT_RING_LIMIT - 1].done && !q[CT_RING_LIMIT].done);
+	}
+	meet(w, "checked");
+	for (int k = 0; k < N && c.rank == 1; k++)
+		one(r, &c, 1);
+	for (int k = 0; k < N && c.rank == 0; k++)
+		finish(r, &q[k]);
+	one(r, &c, 1);
+	meet(w, "received");
+	ct__rings_close(r);
+}
+
+/* Rank 1 never opens the rings. */
+static void late(struct ct_world *w, void *arg)
+{
+	struct ct_comm c = comm_of(w);
+	struct ct_rings *r;
+
+	(void)arg;
+	if (c.rank == 0) {
+		CHECK(ct__rings_open(&c, 200 * CT_MS, &r) == CT_TIMEOUT && !r);
+		CHECK(strstr(ct_error_message(), "rank 1 (pid "));
+		CHECK(strstr(ct_error_message(), "within 0.2 s"));
+	}
+	meet(w, "waited");
+}
+
+/* Rank 1 cannot see the processes of this host, so no rank has rings. */
+static void no_proc(struct ct_world *w, void *arg)
+{
+	struct ct_comm c = comm_of(w);
+	struct ct_rings *r;
+	int64_t hidden = 1;
+
+	(void)arg;
+	if (c.rank == 1 && (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+			    mount("none", "/proc", "tmpfs", 0, NULL) != 0)) {
+		printf("cannot hide /proc: this part needs root\n");
+		hidden = 0;
+	}
+	if (c.rank == 1)
+		CHECK(ct_store_add(w->store, "hidden", hidden, &hidden) == CT_OK);
+	meet(w, "hidden?");
+	CHECK(ct_store_add(w->store, "hidden", 0, &hidden) == CT_OK);
+	r = open_rings(&c);
+	CHECK((r == NULL) == (hidden == 1));
+	meet(w, "opened");
+	ct__rings_close(r);
+}
+
 static void test_exchange(void **state)
 {
 	(void)state;
@@ -304,11 +374,30 @@ static void test_no_memory(void **state)
 	assert_int_equal(run_ranks(3, NULL, no_memory, NULL, NULL), 0);
 }
 
+static void test_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(run_ranks(2, NULL, limited, NULL, NULL), 0);
+}
+
+static void test_late(void **state)
+{
+	(void)state;
+	assert_int_equal(run_ranks(2, NULL, late, NULL, NULL), 0);
+}
+
+static void test_no_proc(void **state)
+{
+	(void)state;
+	assert_int_equal(run_ranks(3, NULL, no_proc, NULL, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_exchange),   cmocka_unit_test(test_order), cmocka_unit_test(test_full),
 		cmocka_unit_test(test_wrong_size), cmocka_unit_test(test_hosts), cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_limit),      cmocka_unit_test(test_late),  cmocka_unit_test(test_no_proc),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,6 +79,11 @@ void ct__mpi_exchange_put(struct ct_mpi_exchange *x)
 	}
 }
 
+bool ct__mpi_exchange_in_ring(const struct ct_mpi_exchanges *all, int peer, size_t bytes)
+{
+	return bytes <= CT_RING_MESSAGE_MAX && ct__rings_reach(all->rings, peer);
+}
+
 /* Moves the messages that do not go through rings to the front of m, and returns their number. */
 static size_t divide(struct ct_mpi_exchange *x, enum ct_mpi_channel channel, int tag, struct ct_mpi_message *m,
 		     size_t n)
@@ -87,14 +92,15 @@ static size_t divide(struct ct_mpi_exchange *x, enum ct_mpi_channel channel, int
 
 	x->n_ring = x->n_done = 0;
 	for (size_t i = 0; i < n; i++) {
-		if (m[i].bytes > CT_RING_MESSAGE_MAX || !ct__rings_reach(x->all->rings, m[i].peer))
+		if (!ct__mpi_exchange_in_ring(x->all, m[i].peer, m[i].bytes))
 			m[n_mpi++] = m[i];
 		else
 			x->ring[x->n_ring++] = (struct ct_ring_request){.buf = m[i].buf,
 									.bytes = m[i].bytes,
 									.key = (uint64_t)channel << 32 | (uint32_t)tag,
 									.peer = m[i].peer,
-									.sending = m[i].sending};
+									.sending = m[i].sending,
+									.limited = channel == CT_MPI_MESSAGES};
 	}
 	return n_mpi;
 }

@@ -18,6 +18,8 @@ enum ct_status ct__mpi_exchange_take(struct ct_mpi_exchanges *all, size_t max,
 				     struct ct_mpi_exchange **out) CT_MUST_CHECK;
 /* Puts an exchange back, which must be empty or done. NULL is allowed. */
 void ct__mpi_exchange_put(struct ct_mpi_exchange *x);
+/* Returns whether a message goes through a ring. */
+bool ct__mpi_exchange_in_ring(const struct ct_mpi_exchanges *all, int peer, size_t bytes);
 /* Starts n messages, and then does the same as ct__mpi_exchange_test. Changes the order of m. The exchange must be empty
  * or done. Parameters and errors are as in ct_mpi_module.start. */
 enum ct_status ct__mpi_exchange_start(struct ct_mpi_exchange *x, enum ct_mpi_channel channel, int tag,

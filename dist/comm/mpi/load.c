@@ -86,3 +86,16 @@ enum ct_status ct__mpi_available(char *note, size_t len)
 	}
 	return used > 0 ? CT_OK : ct_error_restore(&first);
 }
+
+enum ct_status ct__mpi_supports(const struct ct_world *w)
+{
+	const struct ct_mpi_module *module;
+
+	if (w->id.by == CT_LAUNCHER_CTRAIN)
+		return CT_FAIL_HINT(
+			CT_UNSUPPORTED,
+			"start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, without --procs",
+			"communicator \"mpi\" needs ranks that were started by mpirun or srun, but ctrain's launcher "
+			"started them");
+	return ct__mpi_load(&module);
+}

@@ -1,10 +1,10 @@
 /* The mpi communicator. It has no thread: posting an operation starts its messages, and test, progress and wait continue
  * it. If all ranks post a small collective at the same time, it is done when post returns. MPI itself makes progress only
- * during its calls, so a thread would have to compete with the computation for a CPU. All waiting is polling of
- * MPI_Testall, and of rings (rings.h) for short messages on one host, with a deadline: an MPI call that waits would never return if a rank is lost. Tags contain a digest of the
- * operation, so that messages of different operations never match, and diagnose_impl.h finds out which rank issued
- * another operation. After a failure, MPI is not used any more, and MPI_Finalize is not called: it would wait for ranks
- * that have ended. */
+ * during its calls, so a thread would have to compete with the computation for a CPU. All waiting is polling with a
+ * deadline, of MPI_Testall, and of rings (rings.h) for short messages on one host: an MPI call that waits would never
+ * return if a rank is lost. Tags contain a digest of the operation, so that messages of different operations never match,
+ * and diagnose_impl.h finds out which rank issued another operation. After a failure, MPI is not used any more, and
+ * MPI_Finalize is not called: it would wait for ranks that have ended. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -29,9 +29,13 @@
 #define CALLS_AT_START 64
 /* The same for the receive in front of a send, both of up to this size: ranks often exchange messages. */
 #define SMALL_MESSAGE_BYTES 4096
-/* The library copies a short message and does not wait for the receiver. Every k-th send to a rank waits until the
- * receive is posted, so that a sender is never far ahead, and notices that the receiver is late. */
-#define SENDS_PER_WAIT 8
+/* The library copies a short message and does not wait for the receiver. Every k-th send to a rank through MPI waits
+ * until the receive is posted, so that a sender is never far ahead, and notices that the receiver is late. Rings have such
+ * a limit, too (CT_RING_LIMIT). */
+#define SENDS_PER_WAIT 32
+/* Every k-th operation, and every k-th time that operations are continued, MPI makes progress even if only rings are in
+ * use. */
+#define CALLS_PER_PROGRESS 64
 #define YIELD_NS (2 * CT_MS)
 #define SLEEP_NS (100 * 1000)
 
@@ -61,6 +65,8 @@ struct comm_mpi {
 	struct ct_rings *rings; /* NULL: not available */
 	struct ct_mpi_exchanges *exchanges;
 	uint64_t n_tags;
+	unsigned n_calls;
+	int eager_polls, calls_at_start;
 	struct ct_mpi_message *messages; /* [2 * (size - 1)] */
 	uint8_t *n_sent;                 /* [size] messages to each rank since the last one that waited */
 	struct slot slots[WINDOW];
@@ -71,19 +77,6 @@ struct comm_mpi {
 };
 
 /* ---- opening */
-
-static enum ct_status supports(const struct ct_world *w)
-{
-	const struct ct_mpi_module *module;
-
-	if (w->id.by == CT_LAUNCHER_CTRAIN)
-		return CT_FAIL_HINT(
-			CT_UNSUPPORTED,
-			"start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, without --procs",
-			"communicator \"mpi\" needs ranks that were started by mpirun or srun, but ctrain's launcher "
-			"started them");
-	return ct__mpi_load(&module);
-}
 
 static void close_comm(ct_comm *c)
 {
@@ -135,17 +128,20 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 {
 	struct comm_mpi *m;
 	enum ct_status st;
-	int64_t deadline;
+	int64_t limit;
 
 	CT_TRY_ALLOC(m = CT_NEW(struct comm_mpi));
 	CT_TRY_GOTO(ct__mpi_load(&m->module), st, fail);
 	CT_TRY_GOTO(ct__comm_init(&m->base, &ct__comm_ops_mpi, world, opts), st, fail);
-	deadline = ct_deadline_in(m->base.opts.timeout_ns > OPEN_NS ? m->base.opts.timeout_ns : OPEN_NS);
-	CT_TRY_GOTO(m->module->open(m->base.rank, m->base.size, deadline, &m->engine), st, fail);
+	limit = m->base.opts.timeout_ns > OPEN_NS ? m->base.opts.timeout_ns : OPEN_NS;
+	CT_TRY_GOTO(m->module->open(m->base.rank, m->base.size, ct_deadline_in(limit), &m->engine), st, fail);
 	m->n_tags = (uint64_t)m->module->tag_max(m->engine) + 1;
-	CT_TRY_GOTO(ct__rings_open(&m->base, deadline, &m->rings), st, fail);
+	CT_TRY_GOTO(ct__rings_open(&m->base, limit, &m->rings), st, fail);
 	CT_TRY_GOTO(ct__mpi_exchanges_open(m->module, m->engine, m->rings, &m->exchanges), st, fail);
 	CT_TRY_GOTO(prepare_slots(m), st, fail);
+	/* If there are more ranks than CPUs, a rank that waits must let others run. */
+	m->eager_polls = ct__rings_crowded(m->rings) ? 0 : EAGER_POLLS;
+	m->calls_at_start = ct__rings_crowded(m->rings) ? 1 : CALLS_AT_START;
 	*out = &m->base;
 	return CT_OK;
 
@@ -154,8 +150,16 @@ fail:
 		ct_free(m);
 		return st;
 	}
+	(void)ct__comm_die(&m->base); /* a rank may be lost, so nothing may wait for it */
 	close_comm(&m->base);
 	return st;
+}
+
+/* MPI may have reported a send as done although it has not passed all of its data on. */
+static void let_mpi_progress(struct comm_mpi *m)
+{
+	if (++m->n_calls % CALLS_PER_PROGRESS == 0)
+		m->module->progress(m->engine);
 }
 
 /* ---- collectives */
@@ -181,7 +185,7 @@ static enum ct_status continue_piece(struct comm_mpi *m, struct slot *s, enum ct
 			s->work = NULL;
 			return CT_OK;
 		}
-		st = start_phase(m, s, s->piece.small ? CALLS_AT_START : 0);
+		st = start_phase(m, s, s->piece.small ? m->calls_at_start : 0);
 	}
 	return st < 0 ? st : CT_OK;
 }
@@ -267,7 +271,7 @@ static enum ct_status post_collective(struct comm_mpi *m, ct_work *w)
 		ct__flight_begun(m->base.flight, w->seq, w->posted_ns);
 	s = &m->slots[(m->n_pieces - 1) % WINDOW];
 	if (s->work == w && s->piece.small)
-		CT_TRY(continue_piece(m, s, ct__mpi_exchange_test(s->exchange, CALLS_AT_START)));
+		CT_TRY(continue_piece(m, s, ct__mpi_exchange_test(s->exchange, m->calls_at_start)));
 	end_collectives(m, w->posted_ns);
 	return CT_OK;
 }
@@ -295,7 +299,8 @@ static bool must_wait(struct comm_mpi *m, int peer)
 static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
 {
 	size_t bytes = bytes_of(w), n = bytes > CT_MPI_MESSAGE_MAX ? (bytes - 1) / CT_MPI_MESSAGE_MAX + 1 : 1;
-	bool sending = w->kind == CT_COMM_SEND, synchronous = sending && must_wait(m, w->root);
+	bool sending = w->kind == CT_COMM_SEND;
+	bool synchronous = sending && !ct__mpi_exchange_in_ring(m->exchanges, w->root, bytes) && must_wait(m, w->root);
 	char *buf = sending ? (char *)(uintptr_t)w->src : w->dst;
 	struct ct_mpi_message one, *parts = &one;
 	struct ct_mpi_exchange *x = NULL;
@@ -372,7 +377,7 @@ static enum ct_status post_message(struct comm_mpi *m, ct_work *w)
 	end_message(w, w->posted_ns);
 	if (before && w->kind == CT_COMM_SEND && before->kind == CT_COMM_RECV && bytes_of(w) <= SMALL_MESSAGE_BYTES &&
 	    bytes_of(before) <= SMALL_MESSAGE_BYTES)
-		CT_TRY(advance_message(&m->first_message, CALLS_AT_START, w->posted_ns));
+		CT_TRY(advance_message(&m->first_message, m->calls_at_start, w->posted_ns));
 	return CT_OK;
 }
 
@@ -383,13 +388,16 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 	struct comm_mpi *m = (struct comm_mpi *)c;
 	const uint64_t digest = ct__comm_tag(w);
 
+	let_mpi_progress(m);
 	if (!ct__comm_is_p2p(w->kind)) {
 		w->scratch[TAG] = (digest * (m->n_tags / COLLECTIVE_TAGS) >> 32) * COLLECTIVE_TAGS;
 		return post_collective(m, w);
 	}
-	if (w->tag < 0 || w->tag >= MESSAGE_TAGS)
+	if (w->tag < 0 || w->tag >= MESSAGE_TAGS) {
+		ct__comm_record(c, w);
 		return CT_FAIL(CT_BUG, "message tag %d is too large: communicator mpi supports tags up to %d", w->tag,
 			       MESSAGE_TAGS - 1);
+	}
 	w->scratch[TAG] = (digest * (m->n_tags / MESSAGE_TAGS) >> 32) * MESSAGE_TAGS + (uint32_t)w->tag;
 	return post_message(m, w);
 }
@@ -398,6 +406,7 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 static enum ct_status advance(struct comm_mpi *m, int calls, bool *moved)
 {
 	*moved = false;
+	let_mpi_progress(m);
 	CT_TRY(advance_messages(m, calls, moved));
 	return advance_collectives(m, calls, moved);
 }
@@ -448,14 +457,14 @@ static enum ct_status wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
 
 		if (atomic_load_explicit(&c->dead, memory_order_acquire))
 			return ct_error_restore(&c->error);
-		CT_TRY(advance(m, polls < EAGER_POLLS ? CALLS_PER_EAGER_POLL : 1, &moved));
+		CT_TRY(advance(m, polls < m->eager_polls ? CALLS_PER_EAGER_POLL : 1, &moved));
 		if (atomic_load_explicit(&w->status, memory_order_relaxed) == CT_OK)
 			return CT_OK;
 		if (moved) {
 			moved_ns = 0;
 			polls = 0;
 		}
-		if (polls < EAGER_POLLS)
+		if (polls < m->eager_polls)
 			continue;
 		m->module->progress(m->engine);
 		now = ct_now_ns();
@@ -478,7 +487,7 @@ static void abort_comm(ct_comm *c)
 
 const struct ct_comm_ops ct__comm_ops_mpi = {
 	.name = "mpi",
-	.supports = supports,
+	.supports = ct__mpi_supports,
 	.open = open_comm,
 	.close = close_comm,
 	.post = post,

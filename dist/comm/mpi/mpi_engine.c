@@ -13,16 +13,14 @@
 #include "dist/comm/mpi/mpi_process.h"
 
 #define N_CHANNELS 2
-/* On one host, the libraries copy a message of at most EAGER_BYTES through shared memory. For a longer one, sender and
+/* On one host, the libraries copy a message of at most PART_BYTES through shared memory. For a longer one, sender and
  * receiver first agree, and one of them copies it with a system call. That takes several microseconds, so messages of
- * medium length are sent in up to PARTS_MAX parts of PART_BYTES. The limits are the defaults of the libraries, less a
+ * medium length are sent in up to PARTS_MAX parts. The limits are the defaults of the libraries, less a
  * header. */
 #define PARTS_MAX 24
 #ifdef OPEN_MPI
-#define EAGER_BYTES 4032
 #define PART_BYTES 4032
 #else
-#define EAGER_BYTES 16256
 #define PART_BYTES 8128
 #endif
 
@@ -213,7 +211,7 @@ static size_t n_parts(const struct ct_mpi_message *m)
 {
 	size_t n;
 
-	if (!m->same_host || m->bytes <= EAGER_BYTES)
+	if (!m->same_host || m->bytes <= PART_BYTES)
 		return 1;
 	n = (m->bytes + PART_BYTES - 1) / PART_BYTES;
 	return n <= PARTS_MAX ? n : 1;

@@ -3,26 +3,34 @@
 #include <stdio.h>
 #include <string.h>
 
+#define CT_LOG_COMPONENT "dist"
+#include "base/log.h"
 #include "base/mem.h"
 #include "dist/comm/comm_impl.h"
 #include "dist/comm/segment_impl.h"
 
-/* A sender is never further ahead of a receiver that makes no progress, so that it notices this. */
-#define SLOTS 8
-/* The memory grows with the square of the number of ranks: 35 MiB with 64 ranks. */
-#define MAX_RANKS 64
+/* The memory of each communicator grows with the square of the number of ranks: 32 MiB with 32 ranks. */
+#define MAX_RANKS 32
 #define LINE 64
 
 struct slot {
 	_Alignas(LINE) _Atomic uint64_t number; /* of the message, from 1; written last */
 	uint64_t key;
 	uint32_t bytes;
+	bool limited;
 	unsigned char data[CT_RING_MESSAGE_MAX];
 };
 
 struct ring {
-	struct slot slots[SLOTS];
-	_Alignas(LINE) _Atomic uint64_t taken; /* messages that the receiver has taken out */
+	struct slot slots[CT_RING_SLOTS];
+	/* Written by the receiver. */
+	_Alignas(LINE) _Atomic uint64_t taken; /* messages that it has taken out */
+	_Atomic uint64_t matched;              /* limited ones that have been received */
+};
+
+/* What a rank shows to the others of its host. */
+struct member {
+	_Alignas(LINE) struct ct_rank_cpus cpus;
 };
 
 /* A message that has arrived before its receive was started. */
@@ -30,13 +38,15 @@ struct early {
 	struct early *next;
 	uint64_t key;
 	uint32_t bytes;
+	bool limited;
 	unsigned char data[];
 };
 
 struct peer {
 	struct ring *to, *from;
 	uint64_t n_sent, n_received;
-	uint64_t taken; /* by the peer, when this rank last looked */
+	uint64_t n_limited, n_matched; /* limited messages sent, received */
+	uint64_t taken, matched;       /* by the peer, when this rank last looked */
 	struct ct_ring_request *sends, **sends_end;
 	struct ct_ring_request *receives, **receives_end;
 	struct early *early, **early_end;
@@ -44,6 +54,7 @@ struct peer {
 
 struct ct_rings {
 	struct ct_segment segment;
+	bool crowded;
 	int size;
 	struct peer peers[]; /* [size]; those of other hosts have no rings */
 };
@@ -62,22 +73,56 @@ static void init_peers(struct ct_rings *r, int size)
 	}
 }
 
-static void find_rings(const ct_comm *c, struct ct_rings *r, int n_here)
-{
-	struct ring *rings = (struct ring *)(r->segment.map + LINE);
-	int own = 0;
+/* The ranks of this host. */
+struct host {
+	ct_comm *comm;
+	int n, first, own; /* how many there are, the first one, and how many are in front of this one */
+	int64_t limit_ns;
+};
 
-	for (int q = 0; q < c->rank; q++)
-		own += ct__comm_on_this_host(c, q);
-	for (int q = 0, k = 0; q < c->size; q++) {
+static struct host host_of(ct_comm *c, int64_t limit_ns)
+{
+	struct host h = {.comm = c, .first = -1, .limit_ns = limit_ns};
+
+	for (int q = 0; q < c->size; q++) {
 		if (!ct__comm_on_this_host(c, q))
 			continue;
-		if (q != c->rank) {
-			r->peers[q].to = &rings[own * n_here + k];
-			r->peers[q].from = &rings[k * n_here + own];
+		h.first = h.first < 0 ? q : h.first;
+		h.own += q < c->rank;
+		h.n++;
+	}
+	return h;
+}
+
+static struct member *members_of(const struct ct_rings *r)
+{
+	return (struct member *)(r->segment.map + LINE);
+}
+
+static size_t segment_bytes(int n)
+{
+	_Static_assert(sizeof(struct ct_segment_head) <= LINE, "the members come after the head");
+	return LINE + (size_t)n * sizeof(struct member) + (size_t)n * (size_t)n * sizeof(struct ring);
+}
+
+/* Called when all ranks share the segment. */
+static void find_rings(const struct host *h, struct ct_rings *r)
+{
+	struct member *members = members_of(r);
+	struct ring *rings = (struct ring *)(members + h->n);
+	struct ct_rank_cpus cpus = {.limit = 0};
+
+	for (int q = 0, k = 0; q < h->comm->size; q++) {
+		if (!ct__comm_on_this_host(h->comm, q))
+			continue;
+		ct__comm_add_cpus(&cpus, &members[k].cpus);
+		if (k != h->own) {
+			r->peers[q].to = &rings[h->own * h->n + k];
+			r->peers[q].from = &rings[k * h->n + h->own];
 		}
 		k++;
 	}
+	r->crowded = !ct__comm_has_cpus(&cpus, h->n);
 }
 
 static enum ct_status put(ct_comm *c, const char *key, bool yes)
@@ -85,84 +130,92 @@ static enum ct_status put(ct_comm *c, const char *key, bool yes)
 	return ct_store_set(c->world->store, key, yes ? "1" : "0", 1);
 }
 
-static enum ct_status get(ct_comm *c, const char *key, int64_t deadline_ns, bool *yes)
+/* Gets what rank q has put. */
+static enum ct_status get(const struct host *h, const char *key, int q, bool *yes)
 {
-	char *value;
+	char *value, who[128];
+	enum ct_status st;
 	size_t len;
 
-	CT_TRY(ct_store_get(c->world->store, key, deadline_ns, &value, &len));
+	st = ct_store_get(h->comm->world->store, key, ct_deadline_in(h->limit_ns), &value, &len);
+	if (st == CT_TIMEOUT) {
+		ct__comm_peer_text(h->comm, q, who, sizeof(who));
+		return CT_FAIL_HINT(CT_TIMEOUT, "look at the output of this rank; it may be stopped, or very slow",
+				    "%s has not opened the communicator within %.1f s", who, (double)h->limit_ns / 1e9);
+	}
+	CT_TRY(st);
 	*yes = value[0] == '1';
 	ct_free(value);
 	return CT_OK;
 }
 
-/* Returns CT_OK with *yes false if this rank cannot share memory, and an error if another rank is lost. */
-static enum ct_status share(ct_comm *c, struct ct_rings *r, int first, size_t bytes, int64_t deadline_ns, bool *yes)
+/* Sets *yes to whether this rank can share memory. Fails if another rank is late or lost. If this process cannot see the
+ * owner of the segment, it seems to have ended; if it really has, `agree` will fail. */
+static enum ct_status share(const struct host *h, struct ct_rings *r, bool *yes)
 {
-	char key[128];
+	const bool owner = h->first == h->comm->rank;
+	const size_t bytes = segment_bytes(h->n);
 	enum ct_status st;
+	char key[128];
 
-	_Static_assert(sizeof(struct ct_segment_head) <= LINE, "the rings are behind the head");
-	snprintf(key, sizeof(key), "%s/rings/%d", c->scope, first);
-	st = first == c->rank ? ct__segment_create(c, key, bytes, bytes, &r->segment)
-			      : ct__segment_attach(c, key, first, bytes, deadline_ns, &r->segment);
+	snprintf(key, sizeof(key), "%s/rings/%d", h->comm->scope, h->first);
+	st = owner ? ct__segment_create(h->comm, key, bytes, bytes, &r->segment)
+		   : ct__segment_attach(h->comm, key, h->first, bytes, h->limit_ns, &r->segment);
 	*yes = st == CT_OK;
-	if (*yes || (st != CT_NOMEM && st != CT_UNSUPPORTED && st != CT_MISMATCH))
+	if (*yes)
+		ct__comm_get_cpus(&members_of(r)[h->own].cpus);
+	if (*yes || (st != CT_NOMEM && st != CT_UNSUPPORTED && st != CT_MISMATCH && st != CT_PEER_LOST))
 		return st;
+	CT_DEBUG("short messages use MPI: %s", ct_error_message());
 	ct_error_clear();
-	return first == c->rank ? put(c, key, false) : CT_OK;
+	return owner ? put(h->comm, key, false) : CT_OK;
 }
 
-/* The first rank of the host asks all others whether they can share memory, and tells them the result. */
-static enum ct_status agree(ct_comm *c, int first, int64_t deadline_ns, bool *yes)
+/* The first rank of the host asks all others whether they can share memory, and sends them the result. */
+static enum ct_status agree(const struct host *h, bool *yes)
 {
+	ct_comm *c = h->comm;
 	char key[128];
 	bool one;
 
-	if (c->rank != first) {
-		snprintf(key, sizeof(key), "%s/rings/%d/%d", c->scope, first, c->rank);
+	if (c->rank != h->first) {
+		snprintf(key, sizeof(key), "%s/rings/%d/%d", c->scope, h->first, c->rank);
 		CT_TRY(put(c, key, *yes));
-		snprintf(key, sizeof(key), "%s/rings/%d/all", c->scope, first);
-		return get(c, key, deadline_ns, yes);
+		snprintf(key, sizeof(key), "%s/rings/%d/all", c->scope, h->first);
+		return get(h, key, h->first, yes);
 	}
-	for (int q = first + 1; q < c->size; q++) {
+	for (int q = h->first + 1; q < c->size; q++) {
 		if (!ct__comm_on_this_host(c, q))
 			continue;
-		snprintf(key, sizeof(key), "%s/rings/%d/%d", c->scope, first, q);
-		CT_TRY(get(c, key, deadline_ns, &one));
+		snprintf(key, sizeof(key), "%s/rings/%d/%d", c->scope, h->first, q);
+		CT_TRY(get(h, key, q, &one));
 		*yes = *yes && one;
 	}
-	snprintf(key, sizeof(key), "%s/rings/%d/all", c->scope, first);
+	snprintf(key, sizeof(key), "%s/rings/%d/all", c->scope, h->first);
 	return put(c, key, *yes);
 }
 
-enum ct_status ct__rings_open(ct_comm *c, int64_t deadline_ns, struct ct_rings **out)
+enum ct_status ct__rings_open(ct_comm *c, int64_t limit_ns, struct ct_rings **out)
 {
-	int n_here = 0, first = c->rank;
+	const struct host h = host_of(c, limit_ns);
 	struct ct_rings *r;
 	enum ct_status st;
-	size_t bytes;
 	bool yes;
 
 	*out = NULL;
-	for (int q = c->size - 1; q >= 0; q--) {
-		n_here += ct__comm_on_this_host(c, q);
-		first = ct__comm_on_this_host(c, q) && q < first ? q : first;
-	}
-	if (n_here < 2 || n_here > MAX_RANKS)
+	if (h.n < 2 || h.n > MAX_RANKS)
 		return CT_OK;
 	CT_TRY_ALLOC(r = ct_calloc(1, sizeof(*r) + (size_t)c->size * sizeof(*r->peers)));
 	r->segment.fd = -1;
 	init_peers(r, c->size);
-	bytes = LINE + (size_t)n_here * (size_t)n_here * sizeof(struct ring);
-	st = share(c, r, first, bytes, deadline_ns, &yes);
+	st = share(&h, r, &yes);
 	if (st == CT_OK)
-		st = agree(c, first, deadline_ns, &yes);
+		st = agree(&h, &yes);
 	if (st < 0 || !yes) {
 		ct__rings_close(r);
 		return st;
 	}
-	find_rings(c, r, n_here);
+	find_rings(&h, r);
 	*out = r;
 	return CT_OK;
 }
@@ -188,33 +241,51 @@ bool ct__rings_reach(const struct ct_rings *r, int peer)
 	return r && r->peers[peer].to;
 }
 
+bool ct__rings_crowded(const struct ct_rings *r)
+{
+	return r && r->crowded;
+}
+
 /* ---- messages */
 
-/* Returns false if all slots are full. */
-static bool put_message(struct peer *p, const struct ct_ring_request *q)
+static bool has_space(struct peer *p)
 {
-	struct slot *s = &p->to->slots[p->n_sent % SLOTS];
-
-	if (p->n_sent - p->taken == SLOTS) {
+	if (p->n_sent - p->taken == CT_RING_SLOTS)
 		p->taken = atomic_load_explicit(&p->to->taken, memory_order_acquire);
-		if (p->n_sent - p->taken == SLOTS)
-			return false;
-	}
+	return p->n_sent - p->taken < CT_RING_SLOTS;
+}
+
+static bool may_send(struct peer *p, const struct ct_ring_request *q)
+{
+	if (q->limited && p->n_limited - p->matched == CT_RING_LIMIT)
+		p->matched = atomic_load_explicit(&p->to->matched, memory_order_relaxed);
+	return !q->limited || p->n_limited - p->matched < CT_RING_LIMIT;
+}
+
+/* Called if there is space. */
+static void put_message(struct peer *p, struct ct_ring_request *q)
+{
+	struct slot *s = &p->to->slots[p->n_sent % CT_RING_SLOTS];
+
 	s->key = q->key;
 	s->bytes = (uint32_t)q->bytes;
+	s->limited = q->limited;
 	if (q->bytes > 0)
 		memcpy(s->data, q->buf, q->bytes);
 	atomic_store_explicit(&s->number, ++p->n_sent, memory_order_release);
-	return true;
+	p->n_limited += q->limited;
+	q->done = true;
 }
 
-static enum ct_status deliver(struct ct_ring_request *q, const void *data, uint32_t bytes)
+static enum ct_status deliver(struct peer *p, struct ct_ring_request *q, const void *data, uint32_t bytes, bool limited)
 {
 	if (bytes != q->bytes)
 		return CT_FAIL(CT_MISMATCH, "a message does not have the size that this rank expects");
 	if (bytes > 0)
 		memcpy(q->buf, data, bytes);
 	q->done = true;
+	if (limited)
+		atomic_store_explicit(&p->from->matched, ++p->n_matched, memory_order_relaxed);
 	return CT_OK;
 }
 
@@ -239,6 +310,7 @@ static enum ct_status keep(struct peer *p, const struct slot *s)
 	CT_TRY_ALLOC(e = ct_calloc(1, sizeof(*e) + s->bytes));
 	e->key = s->key;
 	e->bytes = s->bytes;
+	e->limited = s->limited;
 	memcpy(e->data, s->data, s->bytes);
 	*p->early_end = e;
 	p->early_end = &e->next;
@@ -256,7 +328,7 @@ static enum ct_status deliver_early(struct peer *p, struct ct_ring_request *q)
 		*link = e->next;
 		if (!e->next)
 			p->early_end = link;
-		st = deliver(q, e->data, e->bytes);
+		st = deliver(p, q, e->data, e->bytes, e->limited);
 		ct_free(e);
 		return st;
 	}
@@ -266,27 +338,32 @@ static enum ct_status deliver_early(struct peer *p, struct ct_ring_request *q)
 static enum ct_status receive(struct peer *p)
 {
 	while (p->receives) {
-		struct slot *s = &p->from->slots[p->n_received % SLOTS];
+		struct slot *s = &p->from->slots[p->n_received % CT_RING_SLOTS];
 		struct ct_ring_request *q;
 
 		if (atomic_load_explicit(&s->number, memory_order_acquire) != p->n_received + 1)
 			return CT_OK;
 		q = find_receive(p, s->key);
-		CT_TRY(q ? deliver(q, s->data, s->bytes) : keep(p, s));
+		CT_TRY(q ? deliver(p, q, s->data, s->bytes, s->limited) : keep(p, s));
 		atomic_store_explicit(&p->from->taken, ++p->n_received, memory_order_release);
 	}
 	return CT_OK;
 }
 
+/* A limited message that must wait does not delay the others, for example those of a collective. */
 static void send_waiting(struct peer *p)
 {
-	struct ct_ring_request *q;
+	struct ct_ring_request **link = &p->sends, *q;
 
-	while ((q = p->sends) && put_message(p, q)) {
-		p->sends = q->next;
-		if (!p->sends)
-			p->sends_end = &p->sends;
-		q->done = true;
+	while ((q = *link) && has_space(p)) {
+		if (!may_send(p, q)) {
+			link = &q->next;
+			continue;
+		}
+		*link = q->next;
+		if (!q->next)
+			p->sends_end = link;
+		put_message(p, q);
 	}
 }
 
@@ -296,12 +373,14 @@ enum ct_status ct__rings_start(struct ct_rings *r, struct ct_ring_request *q)
 
 	q->next = NULL;
 	q->done = false;
+	if (q->sending && !p->sends && has_space(p) && may_send(p, q)) {
+		put_message(p, q);
+		return CT_OK;
+	}
 	if (q->sending) {
-		q->done = !p->sends && put_message(p, q);
-		if (!q->done) {
-			*p->sends_end = q;
-			p->sends_end = &q->next;
-		}
+		*p->sends_end = q;
+		p->sends_end = &q->next;
+		send_waiting(p);
 		return CT_OK;
 	}
 	if (p->early)

@@ -12,8 +12,13 @@
 
 #include "dist/comm/comm.h"
 
-/* The longest message. */
-#define CT_RING_MESSAGE_MAX ((size_t)1024)
+/* The longest message in bytes. */
+#define CT_RING_MESSAGE_MAX ((size_t)8192)
+/* Messages that fit into a ring. A sender is never further ahead of a receiver that makes no progress, so it notices
+ * this. */
+#define CT_RING_SLOTS 4
+/* Limited messages that a sender may be ahead of the receives. */
+#define CT_RING_LIMIT 64
 
 struct ct_rings;
 
@@ -24,19 +29,22 @@ struct ct_ring_request {
 	uint64_t key;
 	int peer;
 	bool sending, done;
+	bool limited; /* of a send */
 };
 
-/* Opens the rings of this host. *out is NULL if they are not available: this rank is alone on its host, or there are too
- * many ranks on it, or they cannot share memory. All ranks of the host get the same answer. Fails only if a rank is lost
- * or has not called this function by the deadline. Borrows c. */
-enum ct_status ct__rings_open(ct_comm *c, int64_t deadline_ns, struct ct_rings **out) CT_MUST_CHECK;
+/* Opens the rings of this host. *out is NULL if they are not available: this rank is alone on its host, or there are more
+ * than 32 ranks on it, or they cannot share memory. All ranks of the host get the same answer. Fails with CT_TIMEOUT if
+ * another rank has not called this function within limit_ns, or if a rank is lost. Borrows c. */
+enum ct_status ct__rings_open(ct_comm *c, int64_t limit_ns, struct ct_rings **out) CT_MUST_CHECK;
 /* Messages that are not done are lost. NULL is allowed. */
 void ct__rings_close(struct ct_rings *r);
 /* Returns whether there are rings to and from a peer. r may be NULL. */
 bool ct__rings_reach(const struct ct_rings *r, int peer);
+/* Returns whether there are more ranks than CPUs on this host, as far as is known. r may be NULL. */
+bool ct__rings_crowded(const struct ct_rings *r);
 /* Starts a message of at most CT_RING_MESSAGE_MAX bytes. Sets `done` if it is done already. A send is done when the
- * message is in a slot. q and its buffer must stay valid until it is done, or the rings are closed. Fails with CT_MISMATCH if the
- * message that a receive matches has another size, and with CT_NOMEM. */
+ * message is in a slot. q and its buffer must stay valid until it is done, or the rings are closed. Fails with
+ * CT_MISMATCH if the message that a receive matches has another size, and with CT_NOMEM. */
 enum ct_status ct__rings_start(struct ct_rings *r, struct ct_ring_request *q) CT_MUST_CHECK;
 /* Continues all messages from and to a peer. Fails as ct__rings_start. */
 enum ct_status ct__rings_poll(struct ct_rings *r, int peer) CT_MUST_CHECK;
