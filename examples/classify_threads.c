@@ -8,7 +8,7 @@
 
 static ctrain_model *model; /* of all threads */
 
-/* Returns NULL if it fails. It does not call errx, because other threads must not compute while the program exits. */
+/* Returns NULL if it fails. It does not call errx, because other threads may still use the model. */
 static void *classify(void *path)
 {
 	const struct ctrain_info *info = ctrain_model_info(model);

@@ -98,7 +98,8 @@ enum ct_status ct_comm_barrier(ct_comm *c, ct_work **out) CT_MUST_CHECK;
 /* Messages with the same peer and tag are matched in the order of posting. A send may wait for the matching receive, so
  * each of two ranks that exchange messages must post both its send and its receive before it waits. It may also be done
  * before the receive is posted; if the ranks disagree on the message, the sender then gets CT_MISMATCH from a later
- * operation that waits. Messages need not be in the same order as collectives on all ranks, but on gloo, waiting for a
+ * operation that waits. A rank must not wait for a message while more than 15 earlier messages from the same rank have
+ * not been received. Messages need not be in the same order as collectives on all ranks, but on gloo, waiting for a
  * message also waits for all operations that were posted before it. On nccl, messages must be in the same order as
  * collectives, and messages with different tags are matched only within those that both ranks post before they wait. */
 enum ct_status ct_comm_send(ct_comm *c, const void *buf, size_t n, enum ct_dtype t, int peer, int tag,

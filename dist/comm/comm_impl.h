@@ -9,8 +9,7 @@
 
 #include "dist/comm/flight_impl.h"
 
-/* An operation that a caller requests. A posted operation has the same members, and others, which are not needed before.
- */
+/* An operation that a caller requests. struct ct_work has the same members, and the state of the posted operation. */
 struct ct_request {
 	enum ct_comm_kind kind;
 	const void *src;
@@ -123,15 +122,15 @@ struct ct_comm {
 	size_t n_mem;
 };
 
-/* The CPUs on which a rank may run, which it shows to the other ranks of its host in shared memory. */
+/* The CPUs on which a rank may run. It writes them to shared memory for the other ranks of its host. */
 struct ct_rank_cpus {
 	cpu_set_t cpus;
-	int limit; /* their number, or a smaller CPU quota */
+	int quota; /* of CPU time, in CPUs; 0: none */
 };
 void ct__comm_get_cpus(struct ct_rank_cpus *out);
 /* Adds the CPUs of another rank. */
 void ct__comm_add_cpus(struct ct_rank_cpus *all, const struct ct_rank_cpus *of_rank);
-/* Returns whether each of n ranks has a CPU. Only then may it wait for others without letting them run. */
+/* Returns whether there are at least n CPUs for n ranks. If not, a rank that waits must let the others run. */
 bool ct__comm_has_cpus(const struct ct_rank_cpus *all, int n);
 
 static inline bool ct__comm_on_this_host(const ct_comm *c, int q)

@@ -4,21 +4,22 @@
 
 void ct__comm_get_cpus(struct ct_rank_cpus *out)
 {
+	const double quota = ct_cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+
 	if (sched_getaffinity(0, sizeof(out->cpus), &out->cpus) != 0)
 		CPU_ZERO(&out->cpus);
-	out->limit = ct_cpu_count();
+	out->quota = quota > 0 && quota < 1 ? 1 : (int)(quota + 0.5);
 }
 
-/* If the CPU quota of a rank is smaller than its affinity mask, the ranks share the quota. The limit of `all` is the
- * smallest quota, or 0. */
+/* Ranks that have a quota share it: usually they are in the same container. */
 void ct__comm_add_cpus(struct ct_rank_cpus *all, const struct ct_rank_cpus *of_rank)
 {
 	CPU_OR(&all->cpus, &all->cpus, &of_rank->cpus);
-	if (of_rank->limit < CPU_COUNT(&of_rank->cpus) && (all->limit == 0 || of_rank->limit < all->limit))
-		all->limit = of_rank->limit;
+	if (of_rank->quota > 0 && (all->quota == 0 || of_rank->quota < all->quota))
+		all->quota = of_rank->quota;
 }
 
 bool ct__comm_has_cpus(const struct ct_rank_cpus *all, int n)
 {
-	return n <= CPU_COUNT(&all->cpus) && (all->limit == 0 || n <= all->limit);
+	return n <= CPU_COUNT(&all->cpus) && (all->quota == 0 || n <= all->quota);
 }

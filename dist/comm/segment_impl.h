@@ -5,7 +5,7 @@
 
 #include "dist/comm/comm.h"
 
-/* The beginning of the segment, which distinguishes it from other files. */
+/* The beginning of the segment, by which it can be recognized. */
 struct ct_segment_head {
 	uint64_t magic, nonce, bytes;
 };

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 
-/* Looking into a ring takes a few nanoseconds, much less than a call of MPI. */
+/* Polling a ring takes a few nanoseconds, much less than a call of MPI. */
 #define LOOKS_PER_POLL 8
 
 struct ct_mpi_exchange {

@@ -16,7 +16,7 @@ void ct__mpi_exchanges_close(struct ct_mpi_exchanges *all);
 /* Gets an exchange for up to `max` messages. */
 enum ct_status ct__mpi_exchange_take(struct ct_mpi_exchanges *all, size_t max,
 				     struct ct_mpi_exchange **out) CT_MUST_CHECK;
-/* Puts an exchange back, which must be empty or done. NULL is allowed. */
+/* Puts back an exchange that is empty or done. NULL is allowed. */
 void ct__mpi_exchange_put(struct ct_mpi_exchange *x);
 /* Returns whether a message goes through a ring. */
 bool ct__mpi_exchange_in_ring(const struct ct_mpi_exchanges *all, int peer, size_t bytes);

@@ -30,11 +30,11 @@
 /* The same for the receive in front of a send, both of up to this size: ranks often exchange messages. */
 #define SMALL_MESSAGE_BYTES 4096
 /* The library copies a short message and does not wait for the receiver. Every k-th send to a rank through MPI waits
- * until the receive is posted, so that a sender is never far ahead, and notices that the receiver is late. Rings have such
- * a limit, too (CT_RING_LIMIT). */
+ * until the receive is posted, so that a sender cannot send many messages that have not been received, and notices that
+ * the receiver is late. Rings have a similar limit (CT_RING_LIMIT). */
 #define SENDS_PER_WAIT 32
-/* Every k-th operation, and every k-th time that operations are continued, MPI makes progress even if only rings are in
- * use. */
+/* After this many calls that post or continue operations, MPI is called once, so that it makes progress even if only rings
+ * are in use. */
 #define CALLS_PER_PROGRESS 64
 #define YIELD_NS (2 * CT_MS)
 #define SLEEP_NS (100 * 1000)
@@ -140,8 +140,8 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	CT_TRY_GOTO(ct__mpi_exchanges_open(m->module, m->engine, m->rings, &m->exchanges), st, fail);
 	CT_TRY_GOTO(prepare_slots(m), st, fail);
 	/* If there are more ranks than CPUs, a rank that waits must let others run. */
-	m->eager_polls = ct__rings_crowded(m->rings) ? 0 : EAGER_POLLS;
-	m->calls_at_start = ct__rings_crowded(m->rings) ? 1 : CALLS_AT_START;
+	m->eager_polls = ct__rings_crowded(m->rings, &m->base) ? 0 : EAGER_POLLS;
+	m->calls_at_start = ct__rings_crowded(m->rings, &m->base) ? 1 : CALLS_AT_START;
 	*out = &m->base;
 	return CT_OK;
 
@@ -150,7 +150,7 @@ fail:
 		ct_free(m);
 		return st;
 	}
-	(void)ct__comm_die(&m->base); /* a rank may be lost, so nothing may wait for it */
+	atomic_store(&m->base.dead, true); /* a rank may be lost, so nothing may wait for it */
 	close_comm(&m->base);
 	return st;
 }

@@ -15,8 +15,7 @@
 #define N_CHANNELS 2
 /* On one host, the libraries copy a message of at most PART_BYTES through shared memory. For a longer one, sender and
  * receiver first agree, and one of them copies it with a system call. That takes several microseconds, so messages of
- * medium length are sent in up to PARTS_MAX parts. The limits are the defaults of the libraries, less a
- * header. */
+ * medium length are sent in up to PARTS_MAX parts. The limits are the defaults of the libraries, less a header. */
 #define PARTS_MAX 24
 #ifdef OPEN_MPI
 #define PART_BYTES 4032
@@ -341,7 +340,7 @@ static void progress(struct ct_mpi_engine *e)
 {
 	int found;
 
-	/* No message has this tag. */
+	/* Whether there is such a message does not matter: MPI_Iprobe makes progress and receives nothing. */
 	ct__mpi_lock();
 	MPI_Iprobe(MPI_ANY_SOURCE, e->tag_max, e->channels[0], &found, MPI_STATUS_IGNORE);
 	ct__mpi_unlock();

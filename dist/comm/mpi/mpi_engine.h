@@ -58,7 +58,7 @@ struct ct_mpi_module {
 	 * reports an error. */
 	enum ct_status (*test)(struct ct_mpi_batch *b, int polls);
 	/* Continues sends that MPI reports as done although it has not passed all of their data on. Call it while waiting
-	 * for something else than a batch. */
+	 * for something other than a batch. */
 	void (*progress)(struct ct_mpi_engine *e);
 };
 extern const struct ct_mpi_module ct_mpi_module;

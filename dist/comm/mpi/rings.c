@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 #define CT_LOG_COMPONENT "dist"
 #include "base/log.h"
@@ -28,7 +29,7 @@ struct ring {
 	_Atomic uint64_t matched;              /* limited ones that have been received */
 };
 
-/* What a rank shows to the others of its host. */
+/* What a rank publishes to the others of its host. */
 struct member {
 	_Alignas(LINE) struct ct_rank_cpus cpus;
 };
@@ -76,7 +77,7 @@ static void init_peers(struct ct_rings *r, int size)
 /* The ranks of this host. */
 struct host {
 	ct_comm *comm;
-	int n, first, own; /* how many there are, the first one, and how many are in front of this one */
+	int n, first, index; /* their number, the first one, and the index of this one among them */
 	int64_t limit_ns;
 };
 
@@ -88,7 +89,7 @@ static struct host host_of(ct_comm *c, int64_t limit_ns)
 		if (!ct__comm_on_this_host(c, q))
 			continue;
 		h.first = h.first < 0 ? q : h.first;
-		h.own += q < c->rank;
+		h.index += q < c->rank;
 		h.n++;
 	}
 	return h;
@@ -110,15 +111,15 @@ static void find_rings(const struct host *h, struct ct_rings *r)
 {
 	struct member *members = members_of(r);
 	struct ring *rings = (struct ring *)(members + h->n);
-	struct ct_rank_cpus cpus = {.limit = 0};
+	struct ct_rank_cpus cpus = {.quota = 0};
 
 	for (int q = 0, k = 0; q < h->comm->size; q++) {
 		if (!ct__comm_on_this_host(h->comm, q))
 			continue;
 		ct__comm_add_cpus(&cpus, &members[k].cpus);
-		if (k != h->own) {
-			r->peers[q].to = &rings[h->own * h->n + k];
-			r->peers[q].from = &rings[k * h->n + h->own];
+		if (k != h->index) {
+			r->peers[q].to = &rings[h->index * h->n + k];
+			r->peers[q].from = &rings[k * h->n + h->index];
 		}
 		k++;
 	}
@@ -131,26 +132,27 @@ static enum ct_status put(ct_comm *c, const char *key, bool yes)
 }
 
 /* Gets what rank q has put. */
-static enum ct_status get(const struct host *h, const char *key, int q, bool *yes)
+static enum ct_status get(const struct host *h, const char *key, int q, int64_t deadline_ns, bool *yes)
 {
 	char *value, who[128];
 	enum ct_status st;
 	size_t len;
 
-	st = ct_store_get(h->comm->world->store, key, ct_deadline_in(h->limit_ns), &value, &len);
-	if (st == CT_TIMEOUT) {
-		ct__comm_peer_text(h->comm, q, who, sizeof(who));
+	st = ct_store_get(h->comm->world->store, key, deadline_ns, &value, &len);
+	ct__comm_peer_text(h->comm, q, who, sizeof(who));
+	if (st == CT_TIMEOUT)
 		return CT_FAIL_HINT(CT_TIMEOUT, "look at the output of this rank; it may be stopped, or very slow",
 				    "%s has not opened the communicator within %.1f s", who, (double)h->limit_ns / 1e9);
-	}
 	CT_TRY(st);
 	*yes = value[0] == '1';
+	if (!*yes)
+		CT_DEBUG("short messages use MPI: %s cannot share memory", who);
 	ct_free(value);
 	return CT_OK;
 }
 
 /* Sets *yes to whether this rank can share memory. Fails if another rank is late or lost. If this process cannot see the
- * owner of the segment, it seems to have ended; if it really has, `agree` will fail. */
+ * owner of the segment, it looks as if the owner had ended. If it has in fact ended, `agree` fails. */
 static enum ct_status share(const struct host *h, struct ct_rings *r, bool *yes)
 {
 	const bool owner = h->first == h->comm->rank;
@@ -163,7 +165,7 @@ static enum ct_status share(const struct host *h, struct ct_rings *r, bool *yes)
 		   : ct__segment_attach(h->comm, key, h->first, bytes, h->limit_ns, &r->segment);
 	*yes = st == CT_OK;
 	if (*yes)
-		ct__comm_get_cpus(&members_of(r)[h->own].cpus);
+		ct__comm_get_cpus(&members_of(r)[h->index].cpus);
 	if (*yes || (st != CT_NOMEM && st != CT_UNSUPPORTED && st != CT_MISMATCH && st != CT_PEER_LOST))
 		return st;
 	CT_DEBUG("short messages use MPI: %s", ct_error_message());
@@ -171,28 +173,28 @@ static enum ct_status share(const struct host *h, struct ct_rings *r, bool *yes)
 	return owner ? put(h->comm, key, false) : CT_OK;
 }
 
-/* The first rank of the host asks all others whether they can share memory, and sends them the result. */
+static const char *answer_key(const struct host *h, int q, char key[128])
+{
+	snprintf(key, 128, "%s/rings/%d/%d", h->comm->scope, h->first, q);
+	return key;
+}
+
+/* Sets *yes to whether all ranks of the host can share memory. */
 static enum ct_status agree(const struct host *h, bool *yes)
 {
-	ct_comm *c = h->comm;
+	const int64_t deadline = ct_deadline_in(h->limit_ns);
+	const int rank = h->comm->rank;
 	char key[128];
-	bool one;
+	bool one = false;
 
-	if (c->rank != h->first) {
-		snprintf(key, sizeof(key), "%s/rings/%d/%d", c->scope, h->first, c->rank);
-		CT_TRY(put(c, key, *yes));
-		snprintf(key, sizeof(key), "%s/rings/%d/all", c->scope, h->first);
-		return get(h, key, h->first, yes);
-	}
-	for (int q = h->first + 1; q < c->size; q++) {
-		if (!ct__comm_on_this_host(c, q))
+	CT_TRY(put(h->comm, answer_key(h, rank, key), *yes));
+	for (int q = 0; q < h->comm->size; q++) {
+		if (q == rank || !ct__comm_on_this_host(h->comm, q))
 			continue;
-		snprintf(key, sizeof(key), "%s/rings/%d/%d", c->scope, h->first, q);
-		CT_TRY(get(h, key, q, &one));
+		CT_TRY(get(h, answer_key(h, q, key), q, deadline, &one));
 		*yes = *yes && one;
 	}
-	snprintf(key, sizeof(key), "%s/rings/%d/all", c->scope, h->first);
-	return put(c, key, *yes);
+	return CT_OK;
 }
 
 enum ct_status ct__rings_open(ct_comm *c, int64_t limit_ns, struct ct_rings **out)
@@ -203,6 +205,8 @@ enum ct_status ct__rings_open(ct_comm *c, int64_t limit_ns, struct ct_rings **ou
 	bool yes;
 
 	*out = NULL;
+	if (h.n > MAX_RANKS)
+		CT_DEBUG("short messages use MPI: there are more than %d ranks on this host", MAX_RANKS);
 	if (h.n < 2 || h.n > MAX_RANKS)
 		return CT_OK;
 	CT_TRY_ALLOC(r = ct_calloc(1, sizeof(*r) + (size_t)c->size * sizeof(*r->peers)));
@@ -241,9 +245,9 @@ bool ct__rings_reach(const struct ct_rings *r, int peer)
 	return r && r->peers[peer].to;
 }
 
-bool ct__rings_crowded(const struct ct_rings *r)
+bool ct__rings_crowded(const struct ct_rings *r, ct_comm *c)
 {
-	return r && r->crowded;
+	return r ? r->crowded : host_of(c, 0).n > get_nprocs();
 }
 
 /* ---- messages */
@@ -255,11 +259,12 @@ static bool has_space(struct peer *p)
 	return p->n_sent - p->taken < CT_RING_SLOTS;
 }
 
-static bool may_send(struct peer *p, const struct ct_ring_request *q)
+/* Returns how many limited messages may be sent now. */
+static uint64_t n_allowed(struct peer *p)
 {
-	if (q->limited && p->n_limited - p->matched == CT_RING_LIMIT)
+	if (p->n_limited - p->matched == CT_RING_LIMIT)
 		p->matched = atomic_load_explicit(&p->to->matched, memory_order_relaxed);
-	return !q->limited || p->n_limited - p->matched < CT_RING_LIMIT;
+	return CT_RING_LIMIT - (p->n_limited - p->matched);
 }
 
 /* Called if there is space. */
@@ -350,16 +355,19 @@ static enum ct_status receive(struct peer *p)
 	return CT_OK;
 }
 
-/* A limited message that must wait does not delay the others, for example those of a collective. */
+/* A limited message that must wait does not delay the others, for example those of a collective, but all limited ones after
+ * it: the order of messages with the same key must not change. */
 static void send_waiting(struct peer *p)
 {
 	struct ct_ring_request **link = &p->sends, *q;
+	uint64_t allowed = n_allowed(p);
 
 	while ((q = *link) && has_space(p)) {
-		if (!may_send(p, q)) {
+		if (q->limited && allowed == 0) {
 			link = &q->next;
 			continue;
 		}
+		allowed -= q->limited;
 		*link = q->next;
 		if (!q->next)
 			p->sends_end = link;
@@ -373,7 +381,7 @@ enum ct_status ct__rings_start(struct ct_rings *r, struct ct_ring_request *q)
 
 	q->next = NULL;
 	q->done = false;
-	if (q->sending && !p->sends && has_space(p) && may_send(p, q)) {
+	if (q->sending && !p->sends && has_space(p) && (!q->limited || n_allowed(p) > 0)) {
 		put_message(p, q);
 		return CT_OK;
 	}

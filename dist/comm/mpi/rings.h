@@ -1,5 +1,5 @@
-/* Short messages between the ranks of a host, through shared memory instead of MPI, which takes several times as long to
- * send and receive one. From each rank of the host to each other one, there is a ring of slots, which one rank writes and
+/* Short messages between the ranks of a host, through shared memory. They do not use MPI, which takes several times as
+ * long. From each rank of the host to each other one, there is a ring of slots, which one rank writes and
  * the other one reads. The sender fills a slot and stores the number of the message in it; the receiver waits for this
  * number. A message of a few bytes moves one cache line from one CPU to the other. The technique is known as a
  * single-producer, single-consumer queue (for example, FastForward, Giacomoni et al., PPoPP 2008).
@@ -14,10 +14,10 @@
 
 /* The longest message in bytes. */
 #define CT_RING_MESSAGE_MAX ((size_t)8192)
-/* Messages that fit into a ring. A sender is never further ahead of a receiver that makes no progress, so it notices
- * this. */
+/* Messages that fit into a ring. If the receiver makes no progress, a sender has to wait after this many messages, and so
+ * it notices. */
 #define CT_RING_SLOTS 4
-/* Limited messages that a sender may be ahead of the receives. */
+/* The number of limited messages to a peer that may be sent before they are received. */
 #define CT_RING_LIMIT 64
 
 struct ct_rings;
@@ -29,19 +29,20 @@ struct ct_ring_request {
 	uint64_t key;
 	int peer;
 	bool sending, done;
-	bool limited; /* of a send */
+	bool limited; /* only for a send: it counts towards CT_RING_LIMIT */
 };
 
 /* Opens the rings of this host. *out is NULL if they are not available: this rank is alone on its host, or there are more
  * than 32 ranks on it, or they cannot share memory. All ranks of the host get the same answer. Fails with CT_TIMEOUT if
- * another rank has not called this function within limit_ns, or if a rank is lost. Borrows c. */
+ * another rank has not called this function within limit_ns, and with CT_PEER_LOST if the run has failed. Borrows c. */
 enum ct_status ct__rings_open(ct_comm *c, int64_t limit_ns, struct ct_rings **out) CT_MUST_CHECK;
 /* Messages that are not done are lost. NULL is allowed. */
 void ct__rings_close(struct ct_rings *r);
 /* Returns whether there are rings to and from a peer. r may be NULL. */
 bool ct__rings_reach(const struct ct_rings *r, int peer);
-/* Returns whether there are more ranks than CPUs on this host, as far as is known. r may be NULL. */
-bool ct__rings_crowded(const struct ct_rings *r);
+/* Returns whether there are more ranks than CPUs on this host. If r is NULL, affinities and quotas of other ranks are not
+ * known. */
+bool ct__rings_crowded(const struct ct_rings *r, ct_comm *c);
 /* Starts a message of at most CT_RING_MESSAGE_MAX bytes. Sets `done` if it is done already. A send is done when the
  * message is in a slot. q and its buffer must stay valid until it is done, or the rings are closed. Fails with
  * CT_MISMATCH if the message that a receive matches has another size, and with CT_NOMEM. */

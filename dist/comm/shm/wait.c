@@ -282,7 +282,7 @@ enum ct_status ct__shm_wait(ct_comm *c, ct_work *w, int64_t deadline_ns)
  * the CPU from a compute thread. */
 static bool may_spin(const struct shm *s)
 {
-	struct ct_rank_cpus all = {.limit = 0};
+	struct ct_rank_cpus all = {.quota = 0};
 
 	for (int q = 0; q < s->base.size; q++)
 		ct__comm_add_cpus(&all, &s->ranks[q].cpus);
