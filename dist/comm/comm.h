@@ -41,9 +41,9 @@ typedef struct ct_work ct_work; /* a posted operation; ct_work_wait frees it */
 
 struct ct_comm_opts {
 	int64_t timeout_ns; /* a collective that waits longer than this for a peer fails with CT_TIMEOUT; 0: no limit */
-	const char
-		*iface; /* selection of network interfaces (dist/store/net.h) for gloo and nccl; NULL: use the address
-			       of the store connection */
+	/* Selection of network interfaces (dist/store/net.h) for gloo and nccl; NULL: use the address of the store
+	 * connection. */
+	const char *iface;
 	struct ct_port_range ports; /* on which gloo listens for ranks of other hosts; the other back ends refuse one */
 	const char *scope;          /* prefix of the keys in the store; NULL: "comm" */
 	ct_device *device;          /* the GPU of this rank, borrowed, for nccl; NULL: none */

@@ -17,8 +17,8 @@ static size_t page_up(size_t n)
 	return (n + 4095) & ~(size_t)4095;
 }
 
-/* Computes the pointers into the segment, whose address may still be NULL, and returns its length. The
- * channels are last. */
+/* Computes the pointers into the segment, whose address may still be NULL, and returns its length. The channels are
+ * last. */
 static size_t lay_out(struct shm *s)
 {
 	size_t n = (size_t)s->base.size;
