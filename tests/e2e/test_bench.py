@@ -342,7 +342,7 @@ class Scripts(Case):
 
     def on_limited_links(self, script, *args):
         """Runs a script whose two ranks are in network namespaces. What it measures is not compared."""
-        probe = subprocess.run(["unshare", "--net", "sh", "-c", "ip link add ctprobe type veth && tc qdisc add dev ctprobe root tbf rate 1gbit burst 32kb "
+        probe = subprocess.run(["unshare", "--net", "sh", "-c", "ip link add ctprobe type veth && tc qdisc add dev ctprobe root tbf rate 1gbit burst 66kb "
                                 "latency 50ms"], stderr=subprocess.PIPE, text=True)
         if probe.returncode != 0:
             self.skipTest("no network namespaces with limited links here: " + probe.stderr.strip())
