@@ -1,5 +1,5 @@
 /* The ranks exchange NCCL's unique id through the store, check that they have the same version of NCCL, and compare their
- * settings of NCCL. */
+ * settings of NCCL. The store also knows which ranks have begun and finished to connect, because NCCL does not tell. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,8 @@
 
 /* Rank 0 sees first which rank is missing, and informs the others. */
 #define LATER_NS (5 * CT_SEC)
+#define ASK_NS (2 * CT_SEC)
+#define MAX_NAMES 4 /* ranks that a message names */
 
 /* What rank 0 publishes: the id, or why there is none. */
 struct invitation {
@@ -210,6 +212,91 @@ static enum ct_status use_interfaces(const char *selection)
 	return st;
 }
 
+/* Counts this rank as one that has come as far as `what`. Other ranks can read a counter without waiting. */
+static enum ct_status mark(const ct_comm *c, const char *what)
+{
+	char key[160];
+	int64_t count;
+
+	key_of(c, what, c->rank, key, sizeof(key));
+	return ct_store_add(c->world->store, key, 1, &count);
+}
+
+/* Counts and names the ranks that have not come as far as `what`. */
+static enum ct_status find_missing(const ct_comm *c, const char *what, int64_t deadline_ns, struct ct_str *names, int *n)
+{
+	char key[160], who[128];
+	int64_t count;
+
+	*n = 0;
+	for (int q = 0; q < c->size; q++) {
+		key_of(c, what, q, key, sizeof(key));
+		CT_TRY(ct_store_add_by(c->world->store, key, 0, deadline_ns, &count));
+		if (count > 0)
+			continue;
+		ct__comm_peer_text(c, q, who, sizeof(who));
+		if (*n < MAX_NAMES)
+			ct_str_addf(names, "%s%s", *n ? ", " : "", who);
+		(*n)++;
+	}
+	if (*n > MAX_NAMES)
+		ct_str_addf(names, " and %d more", *n - MAX_NAMES);
+	return CT_OK;
+}
+
+static enum ct_status explain(const ct_comm *c, struct ct_str *text, bool *begun)
+{
+	const int64_t deadline = ct_store_patience(c->world->store, ASK_NS);
+	int n;
+
+	CT_TRY(find_missing(c, "begun", deadline, text, &n));
+	*begun = n == 0;
+	if (n > 0) {
+		ct_str_addf(text, " %s not begun to connect", n == 1 ? "has" : "have");
+		return CT_OK;
+	}
+	ct_str_add(text, "NCCL has not connected ");
+	CT_TRY(find_missing(c, "connected", deadline, text, &n));
+	if (n == c->size) {
+		ct_str_release(text);
+		ct_str_add(text, "all ranks have begun, but no rank has connected");
+	}
+	return CT_OK;
+}
+
+/* Adds to the error of a timeout which ranks are missing. */
+static enum ct_status has_not_connected(const ct_comm *c)
+{
+	struct ct_str text = {0};
+	struct ct_error e;
+	bool begun;
+
+	ct_error_save(&e);
+	if (explain(c, &text, &begun) < 0) {
+		(void)ct_error_restore(&e);
+	} else {
+		(void)CT_FAIL_HINT(CT_TIMEOUT, e.hint, "%s; %s", e.message, ct_str_text(&text));
+		if (begun)
+			ct_error_hint("NCCL_DEBUG=INFO shows what NCCL does; check dist.iface and the firewalls of the hosts");
+	}
+	ct_str_release(&text);
+	return CT_TIMEOUT;
+}
+
+static enum ct_status connect_all(struct comm_nccl *n, ncclUniqueId id)
+{
+	enum ct_status st;
+
+	CT_TRY(mark(&n->base, "begun"));
+	pthread_mutex_lock(&n->lock);
+	st = ct__nccl_end(n, init(n, id), "ncclCommInitRankConfig");
+	if (st == CT_TIMEOUT)
+		return has_not_connected(&n->base);
+	if (st < 0)
+		return ct_error_wrap("connecting rank %d with NCCL", ct__comm_world_rank(&n->base, n->base.rank));
+	return mark(&n->base, "connected");
+}
+
 enum ct_status ct__nccl_connect(struct comm_nccl *n)
 {
 	const int64_t deadline = ct_deadline_in(n->base.opts.timeout_ns);
@@ -223,8 +310,5 @@ enum ct_status ct__nccl_connect(struct comm_nccl *n)
 		CT_TRY(invite(n, deadline, &id));
 	else
 		CT_TRY(accept_invitation(n, deadline, &id));
-	pthread_mutex_lock(&n->lock);
-	if (ct__nccl_end(n, init(n, id), "ncclCommInitRankConfig") < 0)
-		return ct_error_wrap("connecting rank %d with NCCL", ct__comm_world_rank(&n->base, n->base.rank));
-	return CT_OK;
+	return connect_all(n, id);
 }

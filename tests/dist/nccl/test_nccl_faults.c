@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -55,15 +57,46 @@ static void other_version(struct ct_world *world, void *arg)
 	close_rig(&r);
 }
 
-/* Rank 1 begins to connect, but never finishes. */
-static void stuck(struct ct_world *world, void *arg)
+/* Rank 1 gets the unique id, but does not begin to connect. */
+static void idle(struct ct_world *world, void *arg)
 {
+	char want[160];
 	struct rig r;
 
-	setenv("SOFT_NCCL_FAULT", "init@1", 1);
+	setenv("SOFT_NCCL_VERSION", "22809", 1);
 	open_device(world, arg, &r);
-	CHECK(open_comm_of(world, arg, &r) == CT_TIMEOUT && !r.c);
-	CHECK(says("connecting rank ") && says("ncclCommInitRankConfig has not finished within 0.5 s"));
+	if (world->id.rank == 1) {
+		CHECK(ct_store_set(world->store, "comm/0/1/nccl/version/1", "22809", 5) == CT_OK);
+	} else {
+		CHECK(open_comm_of(world, arg, &r) < 0 && !r.c);
+		snprintf(want, sizeof(want), "; rank 1 (pid %d on %s) has not begun to connect", world->peers[1].pid,
+			 world->peers[1].host);
+		CHECK(says("ncclCommInitRankConfig has not finished within 0.5 s; "));
+		CHECK(says(want) && !says("connecting rank"));
+		CHECK(!strstr(ct_error_hint_text(), "NCCL_DEBUG"));
+	}
+	together(world, "end");
+	close_rig(&r);
+}
+
+/* All ranks begin to connect, but NCCL does not finish. Variant 1: it has connected rank 2. */
+static void stuck(struct ct_world *world, void *arg)
+{
+	const struct scene *s = arg;
+	struct rig r;
+	int64_t n;
+
+	setenv("SOFT_NCCL_FAULT", "init@1", 1);
+	if (s->variant == 1 && world->id.rank == 2)
+		CHECK(ct_store_add(world->store, "comm/0/1/nccl/connected/2", 1, &n) == CT_OK);
+	open_device(world, arg, &r);
+	CHECK(open_comm_of(world, arg, &r) < 0 && !r.c);
+	CHECK(says("ncclCommInitRankConfig has not finished within 0.5 s; "));
+	if (s->variant == 1)
+		CHECK(says("; NCCL has not connected rank 0 (pid") && says("), rank 1 (pid") && !says("), rank 2 (pid"));
+	else
+		CHECK(says("; all ranks have begun, but no rank has connected"));
+	CHECK(ct_error_status() != CT_TIMEOUT || strstr(ct_error_hint_text(), "NCCL_DEBUG=INFO"));
 	together(world, "end");
 	close_rig(&r);
 }
@@ -137,7 +170,9 @@ static void test_open(void **state)
 	(void)state;
 	play("nccl", 3, NULL, CT_SEC / 2, missing, 0, 0, NULL);
 	play("nccl", 2, NULL, LONG, other_version, 0, 0, NULL);
+	play("nccl", 3, NULL, CT_SEC / 2, idle, 0, 0, NULL);
 	play("nccl", 2, NULL, CT_SEC / 2, stuck, 0, 0, NULL);
+	play("nccl", 3, NULL, CT_SEC / 2, stuck, 1, 0, NULL);
 	play("nccl", 2, NULL, LONG, refused, 0, 0, NULL);
 	play("nccl", 2, NULL, LONG, refused, 1, 0, NULL);
 	play("nccl", 3, NULL, LONG, no_id, 0, 0, NULL);
