@@ -263,7 +263,10 @@ class Plan(Case):
         counts = [self.time("--step-ms", "1,1,1", *s)["evaluations"] for s in (["train.eval_every=0.5"], ["train.max_steps=30"], ["train.eval_every=0"], ["data.val=none"])]
         self.assertEqual(counts, [4, 2, 1, 0])
         self.assertEqual(self.time("--no-measure")["step_source"], "unknown")
-        self.assertIn("pipeline", self.time("launch.procs=2", "launch.pipeline=2", "model.name=convnet")["why"])
+        for more in ((), ("--step-ms", "1,2,3")):
+            t = self.time("launch.procs=2", "launch.pipeline=2", "model.name=convnet", *more)
+            self.assertEqual(t["step_source"], "unknown")
+            self.assertIn("pipeline", t["why"])
         t = self.time()
         self.assertEqual((t["step_source"], t["synthetic"], t["measured_rows"]), ("measured", False, 24))
         self.assertTrue(1 <= t["measured_steps"] <= 20 and 0 < t["step_ms"] * 42e-3 <= t["total_seconds"], t)

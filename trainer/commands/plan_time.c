@@ -140,13 +140,14 @@ enum ct_status ct__plan_time(const struct ct__time_request *r, struct ct__plan_t
 
 	*out = (struct ct__plan_time){.threads = ct_plan_threads(r->cfg, r->local)};
 	choose_rows(r, out);
-	if (r->step_ms) {
+	if (r->step_ms)
 		CT_TRY(ct__parse_step_ms(r->step_ms, ms));
+	if (r->cfg->launch.pipeline > 1) {
+		fail(out, "the step of a pipeline cannot be predicted from that of one rank");
+		return CT_OK;
+	} else if (r->step_ms) {
 		one = (struct parts){.forward = ms[0] * 1e-3, .backward = ms[1] * 1e-3, .update = ms[2] * 1e-3};
 		out->source = CT__TIME_GIVEN;
-	} else if (r->cfg->launch.pipeline > 1) {
-		fail(out, "the steps of a pipeline cannot be measured on one rank");
-		return CT_OK;
 	} else if (!r->measure) {
 		fail(out, "not measured, because of --no-measure");
 		return CT_OK;
