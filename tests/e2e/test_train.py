@@ -287,6 +287,9 @@ class RunFolder(Case):
         n = min(2, len(cpus))
         r = self.train("train.max_steps=1", f"batch.global={8 * (n + 1)}", "--procs", n + 1)
         self.assertRegex(r.out, rf"cpus +{n + 1} ranks share \d+ CPUs?: --procs \d+ would be faster")  # a cgroup may allow fewer than n
+        # Fewer ranks than stages are refused.
+        r = self.train("train.max_steps=1", "model.hidden=[8,8]", "launch.pipeline=3", "--procs", 3, run="pipeline")
+        self.assertRegex(r.out, r"cpus +3 ranks share \d+ CPUs?\n")
 
     def test_a_finished_run_can_be_made_longer(self):
         self.train()

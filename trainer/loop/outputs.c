@@ -186,14 +186,18 @@ static enum ct_status say_device(const struct ct_session *s, ct_metrics_log *m)
 }
 
 /* Without explicit threads, each rank has at least one, even if there are more ranks than CPUs. Other launchers may have
- * given each rank CPUs of its own. */
+ * given each rank CPUs of its own. A pipeline has a rank for each stage, so fewer ranks may be impossible. */
 static void say_crowding(const struct ct_session *s, ct_metrics_log *m)
 {
 	const int local = ct_session_local_world(s), cpus = ct_cpu_count();
 	struct ct_device_info info;
-	if (s->world.id.by == CT_LAUNCHER_CTRAIN && local > cpus && ct_device_info(s->device, &info) == CT_OK && strcmp(info.kind, "cpu") == 0)
-		ct_metrics_say(m, "  cpus    %d ranks share %d CPU%s: --procs %d would be faster", local, cpus,
-			       ct_plural(cpus), cpus);
+	char advice[48] = "";
+	if (s->world.id.by != CT_LAUNCHER_CTRAIN || local <= cpus || ct_device_info(s->device, &info) < 0 ||
+	    strcmp(info.kind, "cpu") != 0)
+		return;
+	if (!s->pipe)
+		snprintf(advice, sizeof(advice), ": --procs %d would be faster", cpus);
+	ct_metrics_say(m, "  cpus    %d ranks share %d CPU%s%s", local, cpus, ct_plural(cpus), advice);
 }
 
 static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
