@@ -59,6 +59,12 @@ static void print_normalization(const struct ct_config *c, const struct ct_run_p
 						 : "default of the data set");
 }
 
+/* Returns what processes the samples of plan.per_rank. */
+static const char *share_name(const struct planned *p)
+{
+	return p->stages.n > 1 ? "replica" : "rank";
+}
+
 static void print_run(const struct ct_config *c, const struct planned *p)
 {
 	const struct ct_run_plan *r = &p->plan;
@@ -80,7 +86,7 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	printf("engine       %s\n", ct_engine_version(p->engine));
 	for (int i = 0; i < p->ranks.local && devices.n > 0; i++)
 		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind, devices.index[i % devices.n]);
-	const char *share = p->stages.n > 1 ? "replica" : "rank";
+	const char *share = share_name(p);
 	printf("batch        %u global = %u per %s x %u %ss", r->global_batch, r->per_rank, share, r->world, share);
 	if (r->accumulate > 1)
 		printf(", as %u micro-batches of %u", r->accumulate, r->micro_rows);
@@ -110,8 +116,8 @@ static void print_model(const struct ct_config *c, const struct planned *p)
 	double flops = ct_graph_flops(p->graph);
 	printf("model        %s: %zu parameters in %d tensors\n", ct_config_choice(c, "model.name"),
 	       ct_graph_n_elems(p->graph), ct_graph_n_params(p->graph));
-	printf("flops        %.3f MFLOP forward per sample, about %.2f GFLOP per training step and rank\n",
-	       flops * 1e-6, 3 * flops * p->plan.per_rank * 1e-9);
+	printf("flops        %.3f MFLOP forward per sample, about %.2f GFLOP per training step and %s\n", flops * 1e-6,
+	       3 * flops * p->plan.per_rank * 1e-9, share_name(p));
 	int name = 5, kind = 4; /* widths of the columns */
 	for (int i = 0; i < ct_graph_n_nodes(p->graph); i++) {
 		name = (int)fmax(name, (double)strlen(ct_graph_node(p->graph, i)->name));
