@@ -97,6 +97,12 @@ class Bench(Case):
             for a, b in zip(spans[0, name], spans[1, name]):
                 self.assertLessEqual(max(a["ts"], b["ts"]), min(a["ts"] + a["dur"], b["ts"] + b["dur"]) + 1000, name)
 
+    def test_step_of_a_pipeline(self):
+        for more in ((), ("--trace", self.path("trace.json"))):
+            r = self.run_ctrain("bench", "step", self.config(), "launch.pipeline=2", "--procs", 2, *more, expect=USAGE)
+            self.assert_last_says(r, "bench step does not measure launch.pipeline=2", "hint: use launch.pipeline=1")
+            self.assertNotIn("ms", r.out)
+
     def test_step_trace_of_many_buckets(self):
         """The steps after those of the trace have more operations than the flight record can store."""
         config = self.config("model: {name: layers, layers: [flatten%s, linear 10]}\ndata: {name: synthetic, n_train: 1000, n_val: 10, shape: [1, 4, 4]}\n"

@@ -11,8 +11,6 @@ static enum ct_status measure_step(struct ct_session *s, int64_t steps, const ch
 {
 	struct ct__step_trace trace = {.session = s};
 
-	if (s->pipe)
-		return CT_FAIL(CT_USAGE, "bench step does not support launch.pipeline");
 	enum ct_status st = ct__step_bench(s, steps, trace_path ? &trace : NULL, b);
 	if (st == CT_OK && trace_path)
 		st = ct__trace_write(&trace, trace_path);
@@ -41,6 +39,14 @@ static enum ct_status bench_step(void *user, const struct ct_identity *id)
 	return st;
 }
 
+static enum ct_status refuse_pipeline(const struct ct_config *c)
+{
+	if (c->launch.pipeline == 1)
+		return CT_OK;
+	return CT_FAIL_HINT(CT_UNSUPPORTED, "use launch.pipeline=1", "bench step does not measure launch.pipeline=%lld",
+			    (long long)c->launch.pipeline);
+}
+
 /* Without --trace, one rank is measured, without communication. */
 enum ct_status ct_cmd_bench_step(const struct ct_cli *cli)
 {
@@ -50,7 +56,9 @@ enum ct_status ct_cmd_bench_step(const struct ct_cli *cli)
 	CT_TRY(ct_cli_number("--steps", cli->steps, 200, 1, 1000000, &c.steps));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
 	c.cfg = cfg;
-	enum ct_status st = ct_log_configure(cfg->log.level);
+	enum ct_status st = refuse_pipeline(cfg);
+	if (st == CT_OK)
+		st = ct_log_configure(cfg->log.level);
 	if (st == CT_OK)
 		st = cli->trace ? ct__as_rank(cli, cfg, ct__has_ranks(cfg), bench_step, &c) : bench_step(&c, NULL);
 	ct_config_destroy(cfg);
