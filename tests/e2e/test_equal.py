@@ -66,6 +66,13 @@ class SameAgain(Case):
         self.assertEqual(self.metrics("fixed", "run")[0]["bucket_choice"], "config")
         self.assert_same_bits(("auto", "fixed"))
 
+    def test_default_bucket_size(self):
+        """A size that is neither set nor measured is called the default, as `plan` calls it."""
+        for i, sets in enumerate(((), ("dist.bucket_mib=auto", "--procs", 1))):
+            self.train("train.max_steps=1", *sets, run=f"default-{i}")
+            self.assertEqual(self.metrics(f"default-{i}", "run")[0]["bucket_choice"], "default")
+            self.assertEqual(self.run_ctrain("plan", self.config(), *sets, "--no-measure", "--json").json()["buckets"]["cap_from"], "default")
+
 
 class SameOnAnyWorld(Case):
     def assert_same_losses(self, run, expected, sets=()):

@@ -54,9 +54,13 @@ static enum ct_status write_classes(const struct ct_session *s)
 	return st;
 }
 
-static const char *bucket_choice_name(const struct ct_bucket_choice *c)
+static const char *bucket_choice_name(const struct ct_session *s)
 {
-	return c->resumed ? "checkpoint" : c->n_times > 0 ? "measured" : "config";
+	const struct ct_bucket_choice *c = &s->bucket_choice;
+	return c->resumed		     ? "checkpoint"
+	       : c->n_times > 0		     ? "measured"
+	       : s->cfg->dist.bucket_mib > 0 ? "config"
+					     : "default";
 }
 
 static ct_json *allreduce_times(const struct ct_bucket_choice *c)
@@ -105,7 +109,7 @@ static ct_json *run_fields(const struct ct_session *s)
 	ct_json_set_i64(j, "total_steps", (int64_t)s->plan.total_steps);
 	ct_json_set_i64(j, "buckets", s->n_buckets);
 	ct_json_set_f64(j, "bucket_mib", (double)s->bucket_choice.bytes / (1 << 20));
-	ct_json_set_str(j, "bucket_choice", bucket_choice_name(&s->bucket_choice));
+	ct_json_set_str(j, "bucket_choice", bucket_choice_name(s));
 	if (s->bucket_choice.n_times > 0)
 		ct_json_set(j, "allreduce_times", allreduce_times(&s->bucket_choice));
 	ct_json_set_i64(j, "resumed_step", (int64_t)s->state.step);
