@@ -196,6 +196,13 @@ class Plan(Case):
         self.assertRegex(self.run_ctrain(*bn).out, r"\n +1 x 1 .* 0\.13s\n +1 x 4 .* -\n")
         self.assertRegex(self.run_ctrain(*bn, "data.drop_last=true").out, r"\n +1 x 1 .* 0\.10s\n +1 x 4 .* 0\.0\ds\n")
 
+    def test_simulate_states_the_batch(self):
+        words = ("plan", self.config(), "--simulate", "1x1", "--step-ms", "4,8,1")
+        out = self.run_ctrain(*words, "launch.procs=2", "train.accumulate=2").out
+        self.assertRegex(out, r"\nbatch +24 images per rank and step \(batch\.global=48 over the 2 ranks of this config\), as 2 micro-batches\n")
+        out = self.run_ctrain(*words, "batch.per_rank=24", "batch.global=0").out
+        self.assertRegex(out, r"\nbatch +24 images per rank and step\n")
+
     def test_simulate_mistakes(self):
         for words, *says in ((("--simulate", "2x1"), "--link-inter", "between nodes", "hint: [^\n]*ib400"), (("--simulate", "1x2"), "--link-intra"),
                              (("--simulate", "2by1"), "--simulate 2by1"), (("--link-inter", "ib400"), "--link-inter needs --simulate"),

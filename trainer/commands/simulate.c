@@ -24,6 +24,8 @@ enum { FULL, HALF, N_NETS }; /* nets whose gradients are reduced in fp32, and in
 
 struct simulation {
 	struct ct_config *cfg;
+	int64_t global_batch; /* batch.global, which was divided among divided_by ranks; 0: not set */
+	int divided_by;
 	double measured_ms; /* the complete step; 0: not measured */
 	double *costs;      /* [n_nodes] of the graph, in the backward pass */
 	struct ct_sim_work work[N_NETS];
@@ -198,9 +200,11 @@ static enum ct_status parse_step_ms(const char *text, struct ct_sim_work *w)
 	return CT_OK;
 }
 
-/* The batch of a rank stays the same in all shapes. */
-static enum ct_status fix_batch(struct ct_config *c)
+/* The batch of a rank stays the same in all shapes. batch.global is divided among the ranks that this config would start
+ * on this machine. */
+static enum ct_status fix_batch(struct simulation *m)
 {
+	struct ct_config *c = m->cfg;
 	struct ct_ranks ranks;
 
 	if (c->launch.pipeline > 1)
@@ -209,6 +213,8 @@ static enum ct_status fix_batch(struct ct_config *c)
 	CT_TRY(ct_plan_ranks(c, &ranks));
 	CT_TRY(ct_plan_check_batch(c, (uint32_t)ranks.world));
 	if (c->batch.global > 0) {
+		m->global_batch = c->batch.global;
+		m->divided_by = ranks.world;
 		c->batch.per_rank = c->batch.global / (ranks.world * c->train.accumulate);
 		c->batch.global = 0;
 	}
@@ -221,7 +227,7 @@ static enum ct_status find_work(struct simulation *m, const struct ct_cli *cli)
 	int64_t steps;
 
 	CT_TRY(ct_cli_number("--steps", cli->steps, DEFAULT_STEPS, 1, 1000000, &steps));
-	CT_TRY(fix_batch(m->cfg));
+	CT_TRY(fix_batch(m));
 	CT_TRY(cli->step_ms ? parse_step_ms(cli->step_ms, w) : measure(m, steps, w));
 	return describe(m);
 }
@@ -332,7 +338,10 @@ static void add_step(const struct simulation *m, struct ct_str *out)
 	ct_str_addf(out, "step         forward %.3f ms, backward %.3f ms, update %.3f ms (%s)\n", w->forward_s * 1e3,
 		    w->backward_s * 1e3, w->optim_s * 1e3,
 		    measured ? "measured on one rank here" : "as given by --step-ms");
-	ct_str_addf(out, "batch        %g images per rank and step", w->images);
+	ct_str_addf(out, "batch        %g image%s per rank and step", w->images, ct_plural((int64_t)w->images));
+	if (m->global_batch > 0)
+		ct_str_addf(out, " (batch.global=%lld over the %d rank%s of this config)", (long long)m->global_batch,
+			    m->divided_by, ct_plural(m->divided_by));
 	if (w->accumulate > 1)
 		ct_str_addf(out, ", as %d micro-batches", w->accumulate);
 	ct_str_addf(out, "\ngradients    become final %s\n",
