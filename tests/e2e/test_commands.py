@@ -203,6 +203,12 @@ class Plan(Case):
         out = self.run_ctrain(*words, "batch.per_rank=24", "batch.global=0").out
         self.assertRegex(out, r"\nbatch +24 images per rank and step\n")
 
+    def test_simulate_states_the_buckets(self):
+        words = ("plan", self.config(), "--simulate", "1x1", "--step-ms", "4,8,1", "dist.first_bucket_mib=0.5")
+        for size, says in ((0, "4 MiB"), (0.1, "0.1 MiB"),
+                           ("auto", r"4 MiB \(dist\.bucket_mib=auto is chosen when training starts; 4 MiB is assumed\)")):
+            self.assertRegex(self.run_ctrain(*words, f"dist.bucket_mib={size}").out, rf"\nbuckets +first cap 0\.5 MiB, cap {says}\n")
+
     def test_simulate_mistakes(self):
         for words, *says in ((("--simulate", "2x1"), "--link-inter", "between nodes", "hint: [^\n]*ib400"), (("--simulate", "1x2"), "--link-intra"),
                              (("--simulate", "2by1"), "--simulate 2by1"), (("--link-inter", "ib400"), "--link-inter needs --simulate"),

@@ -329,6 +329,17 @@ static enum ct_status run(struct simulation *m)
 
 /* ---- output */
 
+static void add_buckets(const struct simulation *m, struct ct_str *out)
+{
+	const struct ct_config *c = m->cfg;
+	const double cap = c->dist.bucket_mib > 0 ? c->dist.bucket_mib : (double)m->work[FULL].cap_bytes / (1 << 20);
+
+	ct_str_addf(out, "buckets      first cap %g MiB, cap %g MiB", c->dist.first_bucket_mib, cap);
+	if (c->dist.bucket_mib == CT_CFG_AUTO)
+		ct_str_addf(out, " (dist.bucket_mib=auto is chosen when training starts; %g MiB is assumed)", cap);
+	ct_str_add(out, "\n");
+}
+
 static void add_step(const struct simulation *m, struct ct_str *out)
 {
 	const struct ct_sim_work *w = &m->work[FULL];
@@ -346,6 +357,7 @@ static void add_step(const struct simulation *m, struct ct_str *out)
 		ct_str_addf(out, ", as %d micro-batches", w->accumulate);
 	ct_str_addf(out, "\ngradients    become final %s\n",
 		    measured ? "as measured" : "in proportion to the floating-point operations");
+	add_buckets(m, out);
 	if (intra->bytes_per_s > 0)
 		ct_str_addf(out, "within node  %s: %.2f us, %.3f GB/s\n", intra->name, intra->ring_s * 1e6,
 			    intra->bytes_per_s * 1e-9);
