@@ -213,6 +213,7 @@ class Plan(Case):
         for words, *says in ((("--simulate", "2x1"), "--link-inter", "between nodes", "hint: [^\n]*ib400"), (("--simulate", "1x2"), "--link-intra"),
                              (("--simulate", "2by1"), "--simulate 2by1"), (("--link-inter", "ib400"), "--link-inter needs --simulate"),
                              (("--simulate", "1x1", "--step-ms", "1,2"), "--step-ms 1,2"),
+                             (("--simulate", "1x1", "--step-ms", "1,2,3", "--steps", 5), "--steps cannot be used with --step-ms"),
                              (("--simulate", "1x1", "launch.pipeline=2"), "does not model launch.pipeline=2"),
                              (("--simulate", "1x1", "--allreduce", "star"), "--allreduce star is not one of ring")):
             with self.subTest(words=words):

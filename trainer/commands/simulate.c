@@ -480,6 +480,8 @@ enum ct_status ct__simulate(const struct ct_cli *cli)
 {
 	if (cli->assume)
 		return CT_FAIL(CT_USAGE, "--assume cannot be used with --simulate");
+	if (cli->step_ms && cli->steps)
+		return CT_FAIL(CT_USAGE, "--steps cannot be used with --step-ms, which replaces the measurement");
 	struct simulation *m;
 
 	CT_TRY_ALLOC(m = CT_NEW(struct simulation));
