@@ -209,6 +209,11 @@ class Plan(Case):
                            ("auto", r"4 MiB \(dist\.bucket_mib=auto is chosen when training starts; 4 MiB is assumed\)")):
             self.assertRegex(self.run_ctrain(*words, f"dist.bucket_mib={size}").out, rf"\nbuckets +first cap 0\.5 MiB, cap {says}\n")
 
+    def test_simulate_states_the_links_that_it_uses(self):
+        words = ("plan", self.config(), "--step-ms", "4,8,1", "--link-intra", "pcie4", "--link-inter", "eth10", "--simulate")
+        for shapes, links in (("1x1", []), ("1x1,2x1", ["across"]), ("1x2", ["within node"]), ("1x2,2x1", ["within node", "across"])):
+            self.assertEqual(re.findall(r"\n(within node|across) ", self.run_ctrain(*words, shapes).out), links)
+
     def test_simulate_mistakes(self):
         for words, *says in ((("--simulate", "2x1"), "--link-inter", "between nodes", "hint: [^\n]*ib400"), (("--simulate", "1x2"), "--link-intra"),
                              (("--simulate", "2by1"), "--simulate 2by1"), (("--link-inter", "ib400"), "--link-inter needs --simulate"),

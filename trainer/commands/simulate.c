@@ -345,7 +345,12 @@ static void add_step(const struct simulation *m, struct ct_str *out)
 	const struct ct_sim_work *w = &m->work[FULL];
 	const bool measured = m->measured_ms > 0;
 	const struct ct_sim_link *intra = &m->cluster.intra, *inter = &m->cluster.inter;
+	int nodes = 1, devices = 1;
 
+	for (int i = 0; i < m->n_shapes; i++) {
+		nodes = nodes > m->shapes[i].nodes ? nodes : m->shapes[i].nodes;
+		devices = devices > m->shapes[i].devices ? devices : m->shapes[i].devices;
+	}
 	ct_str_addf(out, "step         forward %.3f ms, backward %.3f ms, update %.3f ms (%s)\n", w->forward_s * 1e3,
 		    w->backward_s * 1e3, w->optim_s * 1e3,
 		    measured ? "measured on one rank here" : "as given by --step-ms");
@@ -358,10 +363,10 @@ static void add_step(const struct simulation *m, struct ct_str *out)
 	ct_str_addf(out, "\ngradients    become final %s\n",
 		    measured ? "as measured" : "in proportion to the floating-point operations");
 	add_buckets(m, out);
-	if (intra->bytes_per_s > 0)
+	if (devices > 1)
 		ct_str_addf(out, "within node  %s: %.2f us, %.3f GB/s\n", intra->name, intra->ring_s * 1e6,
 			    intra->bytes_per_s * 1e-9);
-	if (inter->bytes_per_s > 0)
+	if (nodes > 1)
 		ct_str_addf(out, "across       %s: %.2f us, %.3f GB/s\n", inter->name, inter->ring_s * 1e6,
 			    inter->bytes_per_s * 1e-9);
 	ct_str_addf(out, "all-reduce   %s\n\n", algorithms[m->cluster.algorithm]);
