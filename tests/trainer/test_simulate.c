@@ -243,7 +243,7 @@ static void test_best_bucket(void **state)
 
 static void test_links(void **state)
 {
-	static const char *const bad[] = {"",   "ib",  "ib400:", "ib400:0", "ib400:1.5", "ib400:8:8",
+	static const char *const bad[] = {"",   "ib",  "ib400:", "ib400:0", "ib400:1.5", "ib400:8:8", "ib400:65",
 					  "30", "30,", "30,0",   "-1,1",    "30,1,1",    "nan,1"};
 	struct ct_sim_link l;
 
@@ -255,6 +255,7 @@ static void test_links(void **state)
 	assert_ok(ct_sim_link_parse("--link-inter", "ib400:8", &l));
 	assert_string_equal(l.name, "ib400:8");
 	NEAR(l.bytes_per_s / GB, 8 * 47);
+	assert_ok(ct_sim_link_parse("--link-inter", "ib400:64", &l));
 	for (size_t i = 0; ct_sim_link_at(i); i++) {
 		assert_ok(ct_sim_link_parse("--link-intra", ct_sim_link_at(i)->name, &l));
 		assert_true(l.bytes_per_s > 0 && l.ring_s > 0 && l.tree_s > 0);

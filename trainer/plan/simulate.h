@@ -27,8 +27,9 @@ struct ct_sim_link {
 	double bytes_per_s;    /* in each direction: of a device, or of all ports of a node to other nodes */
 };
 
-/* Reads a link: a name of the table ("ib400"), a name and a number of ports per node ("ib400:8"), or a latency in
- * microseconds and a bandwidth in GB/s ("30,1.17"). `option` is named in errors, which are CT_USAGE. */
+/* Reads a link: a name of the table ("ib400"), a name and a number of ports per node, from 1 to 64
+ * ("ib400:8"), or a latency in microseconds and a bandwidth in GB/s ("30,1.17"). `option` is named in errors, which are
+ * CT_USAGE. */
 enum ct_status ct_sim_link_parse(const char *option, const char *text, struct ct_sim_link *out) CT_MUST_CHECK;
 /* Returns named link i, or NULL if i is past the end of the table. */
 const struct ct_sim_link *ct_sim_link_at(size_t i);

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "trainer/plan/simulate.h"
 
+enum { MAX_PORTS = 64 };
+
 #define US 1e-6
 #define GB 1e9
 /* Latencies of NCCL for medium sizes (protocol LL128), and its fixed latency, from src/graph/tuning.cc. */
@@ -45,8 +47,8 @@ static enum ct_status unknown_link(const char *option, const char *text)
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(table); i++)
 		ct_str_addf(&names, "%s%s", i > 0 ? ", " : "", table[i].name);
-	(void)CT_FAIL(CT_USAGE, "%s %.40s: expected ALPHA_US,GBPS such as 30,1.17, or NAME[:PORTS] with a name of: %s",
-		      option, text, ct_str_text(&names));
+	(void)CT_FAIL(CT_USAGE, "%s %.40s: expected ALPHA_US,GBPS such as 30,1.17, or NAME[:PORTS] with 1 to %d ports and a name of: %s",
+		      option, text, MAX_PORTS, ct_str_text(&names));
 	ct_str_release(&names);
 	return CT_USAGE;
 }
@@ -87,7 +89,8 @@ static bool parse_named(const char *text, struct ct_sim_link *out)
 	const char *p = text + len + (text[len] == ':');
 	double ports = 1;
 
-	if (text[len] == ':' && (!read_number(&p, '\0', &ports) || ports < 1 || ports != (int)ports))
+	if (text[len] == ':' &&
+	    (!read_number(&p, '\0', &ports) || ports < 1 || ports > MAX_PORTS || ports != (int)ports))
 		return false;
 	for (size_t i = 0; i < CT_ARRAY_LEN(table); i++) {
 		if (strlen(table[i].name) != len || memcmp(table[i].name, text, len) != 0)
