@@ -187,6 +187,8 @@ static const struct bad cases[] = {
 	{"procs list", GOOD "launch: {procs_list: \"8,x\"}\n", 0, ":4:22:", "for example \"8,2\""},
 	{"devices of one process", GOOD "launch: {procs: 1, devices: \"0,1\"}\n", 0, ":4:29:",
 	 "lists 2 GPUs, but launch.procs=1 starts 1 process, and each process uses one GPU; set launch.procs=2"},
+	{"devices on the CPU", GOOD "device: cpu\nlaunch: {procs: 1, devices: \"0,1\"}\n", 0, ":5:29:",
+	 "launch.devices=0,1 selects GPUs, but device=cpu computes on the CPU; remove launch.devices"},
 	{"devices without processes", GOOD "launch: {procs: 2, devices: \"0,1,1\"}\n", 0,
 	 ":4:29:", "launch.procs=2 starts 2 processes"},
 	{"nn.DataParallel", GOOD "parallel: dp\n", 0,

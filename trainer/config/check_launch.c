@@ -93,7 +93,13 @@ static void check_devices(struct ct_checker *k)
 {
 	const struct ct_config *c = k->c;
 	const int n = count_numbers(c->launch.devices, 0, 1023);
+	const bool no_gpu = strcmp(c->device, "cpu") == 0 || strcmp(c->device, "lazy") == 0;
 
+	if (c->launch.devices[0] && no_gpu)
+		ct__check_problem(
+			k, "launch.devices",
+			"launch.devices=%s selects GPUs, but device=%s computes on the CPU; remove launch.devices, or set device=cuda",
+			c->launch.devices, c->device);
 	if (c->launch.devices[0] && strncmp(c->device, "cuda:", 5) == 0)
 		ct__check_problem(
 			k, "launch.devices",
@@ -103,7 +109,8 @@ static void check_devices(struct ct_checker *k)
 		ct__check_problem(k, "launch.devices",
 				  "launch.devices \"%s\" must be a list of device numbers, for example \"0,2\"",
 				  c->launch.devices);
-	if (n > c->launch.procs && c->launch.procs > 0 && !c->launch.procs_list[0] && ct__check_fine(k, "launch.procs"))
+	if (n > c->launch.procs && c->launch.procs > 0 && !c->launch.procs_list[0] && !no_gpu &&
+	    ct__check_fine(k, "launch.procs"))
 		ct__check_problem(
 			k, "launch.devices",
 			"launch.devices=%s lists %d GPUs, but launch.procs=%lld starts %lld process%s, and each process uses one "
