@@ -5,8 +5,6 @@
 #include "base/mem.h"
 #include "trainer/plan/simulate.h"
 
-enum { MAX_PORTS = 64 };
-
 #define US 1e-6
 #define GB 1e9
 /* Latencies of NCCL for medium sizes (protocol LL128), and its fixed latency, from src/graph/tuning.cc. */
@@ -18,6 +16,8 @@ enum { MAX_PORTS = 64 };
 #define TCP 0, 40 * US, 40 * US
 /* With an MTU of 1500, 1448 of the 1538 bytes of an Ethernet frame are data of TCP. */
 #define ETHERNET(gbit) ((gbit) / 8 * GB * 1448 / 1538)
+
+enum { MAX_PORTS = 64 };
 
 /* docs/SCALING.md has the sources. */
 static const struct ct_sim_link table[] = {
@@ -47,7 +47,8 @@ static enum ct_status unknown_link(const char *option, const char *text)
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(table); i++)
 		ct_str_addf(&names, "%s%s", i > 0 ? ", " : "", table[i].name);
-	(void)CT_FAIL(CT_USAGE, "%s %.40s: expected ALPHA_US,GBPS such as 30,1.17, or NAME[:PORTS] with 1 to %d ports and a name of: %s",
+	(void)CT_FAIL(CT_USAGE,
+		      "%s %.40s: expected ALPHA_US,GBPS such as 30,1.17, or NAME[:PORTS] with 1 to %d ports and a name of: %s",
 		      option, text, MAX_PORTS, ct_str_text(&names));
 	ct_str_release(&names);
 	return CT_USAGE;
@@ -110,35 +111,52 @@ enum ct_status ct_sim_link_parse(const char *option, const char *text, struct ct
 
 /* ---- shapes */
 
-/* Reads "2x8" and moves *text past it. */
-static bool read_shape(const char **text, struct ct_sim_shape *out)
+static enum ct_status bad_syntax(const char *option, const char *all)
+{
+	return CT_FAIL(CT_USAGE, "%s %.60s: expected shapes NODESxDEVICES such as 1x1,1x2,2x2, or a range 1x8..128x8",
+		       option, all);
+}
+
+static enum ct_status too_many(const char *option, const char *all)
+{
+	return CT_FAIL(CT_USAGE, "%s %.60s: these are more than %d shapes", option, all, CT_SIM_MAX_SHAPES);
+}
+
+/* Reads "2x8" and moves *text past it. `all` is the complete value of the option. */
+static enum ct_status read_shape(const char *option, const char *all, const char **text, struct ct_sim_shape *out)
 {
 	int len = 0;
 
-	if (sscanf(*text, "%5dx%5d%n", &out->nodes, &out->devices, &len) != 2 || out->nodes < 1 || out->devices < 1 ||
-	    out->nodes > CT_SIM_MAX_RANKS / out->devices)
-		return false;
+	if (sscanf(*text, "%9dx%9d%n", &out->nodes, &out->devices, &len) != 2 || out->nodes < 1 || out->devices < 1)
+		return bad_syntax(option, all);
+	if (out->nodes > CT_SIM_MAX_RANKS / out->devices)
+		return CT_FAIL(CT_USAGE, "%s %.60s: %dx%d has more than %d devices", option, all, out->nodes,
+			       out->devices, CT_SIM_MAX_RANKS);
 	*text += len;
-	return true;
+	return CT_OK;
 }
 
 /* Adds the shapes after `from` up to `to`, in which one of the two numbers doubles. */
-static bool add_range(struct ct_sim_shape from, struct ct_sim_shape to, struct ct_sim_shape *out, int *n)
+static enum ct_status add_range(const char *option, const char *all, struct ct_sim_shape from, struct ct_sim_shape to,
+				struct ct_sim_shape *out, int *n)
 {
 	if (from.devices != to.devices && from.nodes != to.nodes)
-		return false;
+		return CT_FAIL(CT_USAGE,
+			       "%s %.60s: in the range %dx%d..%dx%d, only one of the two numbers may change", option,
+			       all, from.nodes, from.devices, to.nodes, to.devices);
 	if (from.devices > to.devices || from.nodes > to.nodes)
-		return false;
+		return CT_FAIL(CT_USAGE, "%s %.60s: the range %dx%d..%dx%d must begin with the smaller shape", option,
+			       all, from.nodes, from.devices, to.nodes, to.devices);
 	while (from.nodes < to.nodes || from.devices < to.devices) {
 		if (from.nodes < to.nodes)
 			from.nodes = 2 * from.nodes < to.nodes ? 2 * from.nodes : to.nodes;
 		else
 			from.devices = 2 * from.devices < to.devices ? 2 * from.devices : to.devices;
 		if (*n == CT_SIM_MAX_SHAPES)
-			return false;
+			return too_many(option, all);
 		out[(*n)++] = from;
 	}
-	return true;
+	return CT_OK;
 }
 
 enum ct_status ct_sim_shapes_parse(const char *option, const char *text, struct ct_sim_shape out[CT_SIM_MAX_SHAPES],
@@ -146,21 +164,19 @@ enum ct_status ct_sim_shapes_parse(const char *option, const char *text, struct 
 {
 	const char *p = text;
 	struct ct_sim_shape to;
-	bool ok = true;
 
-	for (*n = 0; ok && *n < CT_SIM_MAX_SHAPES; p++) {
-		ok = read_shape(&p, &out[*n]);
-		if (ok)
-			++*n;
-		if (ok && strncmp(p, "..", 2) == 0) {
+	for (*n = 0; *n < CT_SIM_MAX_SHAPES; p++) {
+		CT_TRY(read_shape(option, text, &p, &out[*n]));
+		++*n;
+		if (strncmp(p, "..", 2) == 0) {
 			p += 2;
-			ok = read_shape(&p, &to) && add_range(out[*n - 1], to, out, n);
+			CT_TRY(read_shape(option, text, &p, &to));
+			CT_TRY(add_range(option, text, out[*n - 1], to, out, n));
 		}
-		if (ok && *p == '\0')
+		if (*p == '\0')
 			return CT_OK;
-		ok = ok && *p == ',';
+		if (*p != ',')
+			return bad_syntax(option, text);
 	}
-	return CT_FAIL(CT_USAGE,
-		       "%s %.60s: expected up to %d shapes NODESxDEVICES such as 1x1,1x2,2x2, or a range 1x8..128x8",
-		       option, text, CT_SIM_MAX_SHAPES);
+	return too_many(option, text);
 }
