@@ -47,7 +47,8 @@ static enum ct_status parse_bytes(const char *option, const char *text, int64_t 
 			shift = 10 * (int)(unit - units + 1);
 		if (digits == 0 || digits > 13 || ct_parse_i64(number, &n) < 0 || text[digits + (unit ? 1 : 0)] ||
 		    n < 1 || n > MAX_BYTES >> shift)
-			return CT_FAIL(CT_USAGE, "%s %.40s: expected a size such as 8, 512K, 32M or 1G", option, text);
+			return CT_FAIL(CT_USAGE, "%s %.40s: expected a size such as 8, 512K, 32M or 1G, up to %lldG",
+				       option, text, (long long)(MAX_BYTES >> 30));
 	}
 	*out = (size_t)n << shift;
 	return CT_OK;
