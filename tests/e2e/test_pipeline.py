@@ -152,7 +152,7 @@ class Failures(Case):
         r = self.run_ctrain("plan", self.config(), *MLP, *stages(2, 4))
         self.assertRegex(r.out, r"pipeline     4 ranks = 2 replicas x 2 stages; 4 micro-batches")
         self.assertRegex(r.out, r"stage 0 +flatten \.\.\. drop1: [\d.]+ % of the FLOPs; up to 2 micro-batches in flight; ranks 0, 2\n")
-        self.assertRegex(r.out, r"stage 1 +fc2 \.\.\. loss: [\d.]+ % of the FLOPs; up to 1 micro-batches in flight; ranks 1, 3\n")
+        self.assertRegex(r.out, r"stage 1 +fc2 \.\.\. loss: [\d.]+ % of the FLOPs; up to 1 micro-batch in flight; ranks 1, 3\n")
         self.assertRegex(r.out, r"flops .* GFLOP per training step and replica\n")
         self.assertEqual(len(re.findall(r"^memory +stage \d", r.out, re.M)), 2)
 

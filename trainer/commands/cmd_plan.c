@@ -37,8 +37,11 @@ static void print_nodes(const struct ct_config *c, const struct ct_ranks *r)
 			printf("  ...\n");
 			k = r->n_nodes - 2;
 		}
-		printf("  node %-4d  ranks %d to %d%s\n", k, first[k], first[k + 1] - 1,
-		       k == r->node ? " (this node)" : "");
+		const int last = first[k + 1] - 1;
+		printf("  node %-4d  rank%s %d", k, last == first[k] ? "" : "s", first[k]);
+		if (last > first[k])
+			printf(" to %d", last);
+		printf("%s\n", k == r->node ? " (this node)" : "");
 	}
 	ct_free(first);
 }
@@ -87,7 +90,8 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	for (int i = 0; i < p->ranks.local && devices.n > 0; i++)
 		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind, devices.index[i % devices.n]);
 	const char *share = share_name(p);
-	printf("batch        %u global = %u per %s x %u %ss", r->global_batch, r->per_rank, share, r->world, share);
+	printf("batch        %u global = %u per %s x %u %s%s", r->global_batch, r->per_rank, share, r->world, share,
+	       ct_plural(r->world));
 	if (r->accumulate > 1)
 		printf(", as %u micro-batches of %u", r->accumulate, r->micro_rows);
 	printf("\ndata         %s%s: %u training samples [%d,%d,%d], %u evaluation samples",
@@ -146,17 +150,18 @@ static void print_stages(const struct planned *p)
 	const double all = ct_graph_flops(p->graph);
 	if (s->n == 1)
 		return;
-	printf("pipeline     %d ranks = %d replica%s x %d stages; %u micro-batches; a stage waits for %.0f %% of a step if all "
+	printf("pipeline     %d ranks = %d replica%s x %d stages; %u micro-batch%s; a stage waits for %.0f %% of a step if all "
 	       "stages take the same time\n",
 	       p->ranks.world, s->n_replicas, ct_plural(s->n_replicas), s->n, p->plan.accumulate,
-	       100 * ct_pipe_bubble(s->n, (int)p->plan.accumulate));
+	       p->plan.accumulate == 1 ? "" : "es", 100 * ct_pipe_bubble(s->n, (int)p->plan.accumulate));
 	for (int k = 0; k < s->n; k++) {
 		double flops = 0;
 		for (int i = p->first[k]; i < p->first[k + 1]; i++)
 			flops += ct_graph_node_flops(p->graph, i);
-		printf("  stage %-3d  %s ... %s: %.1f %% of the FLOPs; up to %d micro-batches in flight; rank", k,
+		const int in_flight = ct_pipe_in_flight(s->n, k, (int)p->plan.accumulate);
+		printf("  stage %-3d  %s ... %s: %.1f %% of the FLOPs; up to %d micro-batch%s in flight; rank", k,
 		       ct_graph_node(p->graph, p->first[k])->name, ct_graph_node(p->graph, p->first[k + 1] - 1)->name,
-		       100 * flops / all, ct_pipe_in_flight(s->n, k, (int)p->plan.accumulate));
+		       100 * flops / all, in_flight, in_flight == 1 ? "" : "es");
 		for (int i = 0; i < s->n_replicas; i++)
 			printf("%s%d", i > 0 ? ", " : s->n_replicas > 1 ? "s " : " ", i * s->n + k);
 		printf("\n");

@@ -259,8 +259,8 @@ static enum ct_status check_ranks(const struct ct_ranks *ranks, const struct ct_
 		return CT_OK;
 	return CT_FAIL_HINT(CT_MISMATCH,
 			    "start every node with the same number of processes (--procs), or with --procs A,B,..",
-			    "this node was started with %d ranks, but according to node 0 (%s) it has %d", ranks->local,
-			    attempt->host, n);
+			    "this node was started with %d rank%s, but according to node 0 (%s) it has %d", ranks->local,
+			    ct_plural(ranks->local), attempt->host, n);
 }
 
 /* With launch.restarts: leads the attempt, or waits for one that another launcher leads. */

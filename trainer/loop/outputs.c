@@ -124,8 +124,9 @@ static void say_stages(const struct ct_session *s, ct_metrics_log *m)
 		return;
 	for (int k = 1; k < p->stages.n; k++)
 		ct_str_addf(&text, "%s%s", k > 1 ? ", " : "", ct_graph_node(p->whole, p->first[k])->name);
-	ct_metrics_say(m, "  stages  %d, cut before %s; %d replica%s, %u micro-batches", p->stages.n,
-		       ct_str_text(&text), p->stages.n_replicas, ct_plural(p->stages.n_replicas), s->plan.accumulate);
+	ct_metrics_say(m, "  stages  %d, cut before %s; %d replica%s, %u micro-batch%s", p->stages.n,
+		       ct_str_text(&text), p->stages.n_replicas, ct_plural(p->stages.n_replicas), s->plan.accumulate,
+		       s->plan.accumulate == 1 ? "" : "es");
 	ct_str_release(&text);
 }
 
@@ -160,7 +161,7 @@ static void say_buckets(const struct ct_session *s, ct_metrics_log *m)
 	const struct ct_bucket_choice *c = &s->bucket_choice;
 	struct ct_str text = {0};
 	for (int i = 0; i < c->n_times; i++)
-		ct_str_addf(&text, "%s%.4g MiB %.4g us", i > 0 ? ", " : "", (double)c->times[i].bytes / (1 << 20),
+		ct_str_addf(&text, "%s%.4g MiB %.1f us", i > 0 ? ", " : "", (double)c->times[i].bytes / (1 << 20),
 			    1e-3 * (double)c->times[i].ns);
 	ct_metrics_say(m, "  buckets %d of %g MiB, %s; all-reduces measured in %.2f s: %s", s->n_buckets,
 		       (double)c->bytes / (1 << 20), c->resumed ? "as in the checkpoint" : "chosen by measurement",
