@@ -68,33 +68,66 @@ enum ct_status ct_net_ifaces(struct ct_iface **out, size_t *n)
 	return st;
 }
 
-enum ct_status ct__net_nothing_selected(const char *key, const char *selection)
+/* Lists the names of the interfaces with an address that can be selected. names is NULL if memory runs out. */
+static size_t name_usable(const struct ct_net_addr *list, size_t n, const char **names, struct ct_str *text)
+{
+	size_t n_names = 0;
+
+	for (size_t i = 0; names && i < n; i++) {
+		size_t k = 0;
+
+		while (k < n_names && strcmp(names[k], list[i].iface) != 0)
+			k++;
+		if (k < n_names)
+			continue;
+		names[n_names++] = list[i].iface;
+		ct_str_addf(text, "%s%s", k ? ", " : "", list[i].iface);
+	}
+	if (n_names == 0)
+		ct_str_add(text, "none");
+	return n_names;
+}
+
+static void say_nothing_selected(const char *key, const char *selection, bool exists, const char *usable)
 {
 	const bool is_name = !strpbrk(selection, ",/^:");
-	const char **names = NULL, *near = NULL;
+
+	if (selection[0] == '^')
+		(void)CT_FAIL(CT_CONFIG, "%s: \"%.200s\" excludes all interfaces of this host: %.300s", key, selection,
+			      usable);
+	else
+		(void)CT_FAIL(CT_CONFIG, "%s: this host has no %s \"%.200s\"; its usable interfaces are %.300s", key,
+			      !is_name ? "address in"
+			      : exists ? "address on the network interface"
+				       : "network interface",
+			      selection, usable);
+}
+
+enum ct_status ct__net_nothing_selected(const char *key, const char *selection)
+{
+	const char **names, *near = NULL;
+	struct ct_net_addr *usable;
 	struct ct_str text = {0};
 	struct ct_iface *list;
+	bool exists;
 	size_t n;
 
 	CT_TRY(ct_net_ifaces(&list, &n));
+	exists = find(list, n, selection) != NULL;
+	ct_free(list);
+	CT_TRY(ct_net_select(CT__NET_ALL, &usable, &n));
 	names = CT_NEW_ARRAY(const char *, n + 1);
-	for (size_t i = 0; names && i < n; i++) {
-		names[i] = list[i].name;
-		ct_str_addf(&text, "%s%s", i ? ", " : "", names[i]);
-	}
-	if (names && is_name && !find(list, n, selection))
+	n = name_usable(usable, n, names, &text);
+	if (names && !exists && !strpbrk(selection, ",/^:"))
 		near = ct_suggest(selection, names, n);
-	(void)CT_FAIL(CT_CONFIG, "%s: this host has no %s \"%.200s\"; its interfaces are %.300s", key,
-		      !is_name				? "address in"
-		      : find(list, n, selection)	? "address on the network interface"
-							: "network interface",
-		      selection, n > 0 ? ct_str_text(&text) : "none");
+	say_nothing_selected(key, selection, exists, ct_str_text(&text));
 	if (near)
 		ct_error_hint("did you mean \"%s\"?", near);
 	else
-		ct_error_hint("choose one of them, or leave %s empty to use the interface that reaches host 0", key);
+		ct_error_hint("%s, or leave %s empty to use the interface that reaches host 0",
+			      selection[0] == '^' ? "exclude fewer of them" : "choose one of them", key);
 	ct_str_release(&text);
 	ct_free(names);
-	ct_free(list);
+	ct_free(usable);
 	return CT_CONFIG;
 }

@@ -178,13 +178,26 @@ static enum ct_status check_items(const char *key, const char *selection)
 	}
 }
 
-enum ct_status ct_net_check_iface(const char *key, const char *selection)
+static enum ct_status count_selected(const char *selection, size_t *n)
 {
 	struct ct_net_addr *list;
-	size_t n;
+
+	CT_TRY(ct_net_select(selection, &list, n));
+	ct_free(list);
+	return CT_OK;
+}
+
+enum ct_status ct_net_check_iface(const char *key, const char *selection)
+{
+	size_t n, n_listed, n_all;
 
 	CT_TRY(check_items(key, selection));
-	CT_TRY(ct_net_select(selection, &list, &n));
-	ct_free(list);
-	return n > 0 || selection[0] == '^' ? CT_OK : ct__net_nothing_selected(key, selection);
+	CT_TRY(count_selected(selection, &n));
+	if (n == 0 && selection[0] == '^') {
+		CT_TRY(count_selected(selection + 1, &n_listed));
+		CT_TRY(count_selected(CT__NET_ALL, &n_all));
+		if (n_listed < n_all)
+			return CT_OK;
+	}
+	return n > 0 ? CT_OK : ct__net_nothing_selected(key, selection);
 }

@@ -59,8 +59,8 @@ enum ct_status ct_net_ifaces(struct ct_iface **out, size_t *n) CT_MUST_CHECK;
  * not to be used ("^docker0,virbr0"); then, the loopback interface is not used either. A selection for all hosts may
  * contain names that some of them do not have. `key` is the name of the setting, for messages. */
 
-/* Returns CT_CONFIG if the selection is malformed, or if this host has no address in it. It is no error if "^" excludes all
- * interfaces of a host, which may have only the loopback interface. */
+/* Returns CT_CONFIG if the selection is malformed, or if this host has no address in it. It is no error if a list with "^"
+ * leaves only the loopback interface, which may be the only one of the host, but it must not list this one too. */
 enum ct_status ct_net_check_iface(const char *key, const char *selection) CT_MUST_CHECK;
 struct ct_net_addr {
 	char iface[16];
@@ -70,8 +70,8 @@ struct ct_net_addr {
 /* Lists the selected addresses of this host, without those of IPv6 that are valid on one link only. The caller frees *out
  * with ct_free. "" selects all except the loopback interface. */
 enum ct_status ct_net_select(const char *selection, struct ct_net_addr **out, size_t *n) CT_MUST_CHECK;
-/* Chooses one of the selected addresses: `prefer`, else one of the same family, else another one. If "^" excludes all
- * interfaces, chooses `prefer`. */
+/* Chooses one of the selected addresses: `prefer`, else one of the same family, else another one. If "^" leaves
+ * only the loopback interface, chooses `prefer`. */
 enum ct_status ct_net_choose(const char *key, const char *selection, const char *prefer,
 			     char buf[CT_ADDR_LEN]) CT_MUST_CHECK;
 

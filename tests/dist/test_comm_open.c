@@ -43,7 +43,7 @@ static void wrong_iface(struct ct_world *world, void *arg)
 	ct_comm *c;
 
 	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);
-	CHECK(says("dist.iface") && says("\"nosuch0\"; its interfaces are ") && says("lo"));
+	CHECK(says("dist.iface") && says("\"nosuch0\"; its usable interfaces are ") && says("lo"));
 	CHECK(strstr(ct_error_hint_text(), "leave dist.iface empty"));
 	o.iface = "loo";
 	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);
@@ -64,7 +64,7 @@ static void wrong_iface_of_gloo(struct ct_world *world, void *arg)
 
 	setenv("GLOO_SOCKET_IFNAME", "nosuch0", 1);
 	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_CONFIG && c == NULL);
-	CHECK(says("GLOO_SOCKET_IFNAME: this host has no network interface \"nosuch0\"; its interfaces are "));
+	CHECK(says("GLOO_SOCKET_IFNAME: this host has no network interface \"nosuch0\"; its usable interfaces are "));
 	o.iface = "lo";
 	CHECK(ct_comm_open(s->backend, world, &o, &c) == CT_OK);
 	CHECK(barrier(c) == CT_OK);

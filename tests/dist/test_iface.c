@@ -19,9 +19,6 @@ static void test_loopback(void **state)
 		assert_ok(ct_net_choose("key", good[i], "10.0.0.1", addr));
 		assert_string_equal(addr, "127.0.0.1");
 	}
-	/* A host without another interface keeps the address that it would use. */
-	assert_ok(ct_net_choose("key", "^0.0.0.0/0,::/0", "127.0.0.1", addr));
-	assert_string_equal(addr, "127.0.0.1");
 }
 
 static void test_malformed(void **state)
@@ -34,8 +31,10 @@ static void test_malformed(void **state)
 		assert_fails(ct_net_check_iface("dist.iface", bad[i]), CT_CONFIG, "dist.iface: ");
 	assert_fails(ct_net_check_iface("dist.iface", "10.1.0.0/33"), CT_CONFIG, "\"10.1.0.0/33\" is neither");
 	assert_fails(ct_net_check_iface("dist.iface", "203.0.113.0/24"), CT_CONFIG,
-		     "no address in \"203.0.113.0/24\"; its interfaces are ");
+		     "no address in \"203.0.113.0/24\"; its usable interfaces are ");
 	assert_fails(ct_net_check_iface("dist.iface", "nosuch0"), CT_CONFIG, "no network interface \"nosuch0\"");
+	assert_fails(ct_net_check_iface("dist.iface", "^0.0.0.0/0,::/0"), CT_CONFIG,
+		     "dist.iface: \"^0.0.0.0/0,::/0\" excludes all interfaces of this host: ");
 }
 
 static bool chooses(const char *selection, const char *prefer, const char *expected)
@@ -48,13 +47,35 @@ static bool chooses(const char *selection, const char *prefer, const char *expec
 	return false;
 }
 
+static bool refuses(const char *selection, const char *expected)
+{
+	if (ct_net_check_iface("key", selection) == CT_CONFIG && strcmp(ct_error_message(), expected) == 0)
+		return true;
+	fprintf(stderr, "\"%s\": [%s], not [%s]\n", selection, ct_error_message(), expected);
+	return false;
+}
+
+/* ifd has an address but is down, and ifb has none. */
+static bool refuses_unusable(void)
+{
+	return refuses("ifd",
+		       "key: this host has no address on the network interface \"ifd\"; its usable interfaces are lo, vb, va") &&
+	       refuses("ifb",
+		       "key: this host has no address on the network interface \"ifb\"; its usable interfaces are lo, vb, va") &&
+	       refuses("if", "key: this host has no network interface \"if\"; its usable interfaces are lo, vb, va") &&
+	       refuses("^lo,va,vb", "key: \"^lo,va,vb\" excludes all interfaces of this host: lo, vb, va") &&
+	       refuses("^127.0.0.0/8,::1,va,10.9.2.0/24",
+		       "key: \"^127.0.0.0/8,::1,va,10.9.2.0/24\" excludes all interfaces of this host: lo, vb, va");
+}
+
 /* Runs in a host of its own. Returns 77 if there can be no such host. */
 static int on_two_interfaces(void)
 {
 	if (unshare(CLONE_NEWNET) != 0 ||
 	    system("ip link set lo up && ip link add va type veth peer name vb && ip link set va up && ip link set vb up && "
 		   "ip addr add 10.9.1.1/24 dev va && ip addr add 10.9.2.1/24 dev vb && "
-		   "ip addr add fd77::1/64 dev va nodad") != 0)
+		   "ip addr add fd77::1/64 dev va nodad && ip link add ifd type veth peer name ifb && "
+		   "ip addr add 10.9.3.1/24 dev ifd") != 0)
 		return 77;
 	return chooses("va", "10.9.1.1", "10.9.1.1") && chooses("vb", "10.9.1.1", "10.9.2.1") &&
 			       chooses("10.9.2.0/24", "10.9.1.1", "10.9.2.1") &&
@@ -64,7 +85,10 @@ static int on_two_interfaces(void)
 			       chooses("^va", "10.9.1.1", "10.9.2.1") &&
 			       chooses("^10.9.1.0/24,fd00::/8", "::2", "10.9.2.1") &&
 			       chooses("va", "fd77::2", "fd77::1") && chooses("^vb", "10.9.2.1", "10.9.1.1") &&
-			       chooses("fd00::/8", "10.9.1.1", "fd77::1") && chooses("^lo,vb", "127.0.0.1", "10.9.1.1")
+			       chooses("fd00::/8", "10.9.1.1", "fd77::1") &&
+			       chooses("^lo,vb", "127.0.0.1", "10.9.1.1") &&
+			       /* Without another interface, it keeps the address that it would use. */
+			       chooses("^va,vb", "127.0.0.1", "127.0.0.1") && refuses_unusable()
 		       ? 0
 		       : 1;
 }

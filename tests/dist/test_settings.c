@@ -103,7 +103,7 @@ static void test_interfaces(void **state)
 	expect(CT_SETTING_FINE, "GLOO_SOCKET_IFNAME", "lo", "");
 	expect(CT_SETTING_DOUBTFUL, "GLOO_SOCKET_IFNAME", "lo,eth0", "only the first interface");
 	expect(CT_SETTING_WRONG, "GLOO_SOCKET_IFNAME", "nosuch0",
-	       "no network interface \"nosuch0\"; its interfaces are ");
+	       "no network interface \"nosuch0\"; its usable interfaces are ");
 	/* All problems are in one message. */
 	struct ct_settings s;
 	setenv("NCCL_SOCKET_IFNAME", "nosuch0", 1);

@@ -132,7 +132,7 @@ class Refused(HostsCase):
         results = [n.wait() for n in self.both(LONG, "dist.iface=eth0", "dist.backend=gloo")]
         for r in results:
             self.assertIn(r.code, (USAGE, COMM), r.describe())
-            self.assert_last_says(r, "rank [23]", 'dist.iface: this host has no .*"eth0"; its interfaces are .*en5', "hint:")
+            self.assert_last_says(r, "rank [23]", 'dist.iface: this host has no .*"eth0"; its usable interfaces are .*en5', "hint:")
         self.assert_last_says(results[0], HOST[1])
 
     def test_row_04_other_number_of_nodes(self):
