@@ -401,6 +401,17 @@ class Unavailable(Case):
                 self.assertNotIn("[rank", r.err)
         self.assertFalse(os.path.exists(self.path("run", "metrics.jsonl")))
 
+    def test_interfaces(self):
+        """What dist.iface selects is checked before the files of an earlier run are moved."""
+        self.train("train.max_steps=1")
+        for value, says in (("nosuch0", 'no network interface "nosuch0"; its usable interfaces are .*lo'), ("lo,", "neither the name"),
+                            ("^0.0.0.0/0,::/0", "excludes all interfaces of this host: .*lo")):
+            with self.subTest(value=value):
+                r = self.train("--procs", 2, f"dist.iface={value}", "train.resume=never", expect=USAGE)
+                self.assert_last_says(r, "error: dist.iface: .*" + says)
+                self.assertFalse(os.path.exists(self.path("run.old-1")))
+        self.train("--procs", 1, "dist.iface=nosuch0", "train.max_steps=1", "train.resume=never")
+
     def test_all_problems_at_once(self):
         r = self.train("optim.lr=-1", "model.hiden=3", "train.epochs=two", "--procs", "0", expect=USAGE)
         self.assert_says(r, r"optim\.lr", r"model\.hiden", r"train\.epochs", "procs")

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/settings/settings.h"
+#include "dist/store/net.h"
 #include "trainer/plan/devices.h"
 
 static bool may_use_nccl(const struct ct_config *c, int world)
@@ -44,6 +45,9 @@ static enum ct_status check_all(const struct ct_config *c, int world, bool log)
 
 enum ct_status ct_plan_check_comm_settings(const struct ct_config *c, int world)
 {
+	/* With several nodes, the ranks check it, so that all nodes learn which one lacks an interface. */
+	if (world > 1 && c->launch.nodes == 1 && c->dist.iface[0])
+		CT_TRY(ct_net_check_iface("dist.iface", c->dist.iface));
 	return check_all(c, world, false);
 }
 
