@@ -1,51 +1,23 @@
 #include "trainer/commands/simulate_impl.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "trainer/commands/plan_time_impl.h"
-#include "trainer/commands/print_impl.h"
+#include "trainer/commands/simulate_print_impl.h"
 #include "trainer/commands/step_bench_impl.h"
 #include "trainer/loop/session_data.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/ready.h"
 #include "trainer/plan/simulate.h"
-#include "trainer/report/console.h"
 
-#define GOOD_EFFICIENCY 0.8
 #define DEFAULT_STEPS 50
-
-static const char *const algorithms[] = {
-	[CT_SIM_RING] = "ring", [CT_SIM_TREE] = "tree", [CT_SIM_FASTEST] = "fastest", [CT_SIM_HIER] = "hier"};
-
-enum { FULL, HALF, N_NETS }; /* nets whose gradients are reduced in fp32, and in a type of 16 bits */
-
-struct simulation {
-	struct ct_config *cfg;
-	int64_t global_batch; /* batch.global, which was divided among divided_by ranks; 0: not set */
-	int divided_by;
-	double measured_ms; /* the complete step; 0: not measured */
-	double *costs;      /* [n_nodes] of the graph, in the backward pass */
-	struct ct_sim_work work[N_NETS];
-	struct ct_bucket_slice *slices[N_NETS];
-	double *ready[N_NETS];
-	struct ct_sim_cluster cluster; /* without the numbers of nodes and devices */
-	struct ct_sim_shape shapes[CT_SIM_MAX_SHAPES];
-	enum ct_dtype types[CT_SIM_MAX_SHAPES]; /* in which gradients are reduced */
-	struct ct_sim_result results[CT_SIM_MAX_SHAPES];
-	uint64_t steps[CT_SIM_MAX_SHAPES]; /* of the complete training; 0: unknown */
-	int n_shapes, low; /* low: the first shape with a low efficiency, or n_shapes */
-	struct ct_sim_change changes[CT_SIM_CHANGES];
-	int n_changes;
-	int advised; /* the shape to which the changes apply; -1: none */
-};
 
 /* ---- the step of one rank */
 
 /* Copies the gradient slices of a net, and computes when they become final. */
-static enum ct_status set_slices(struct simulation *m, int which, const ct_net *net)
+static enum ct_status set_slices(struct ct__simulation *m, int which, const ct_net *net)
 {
 	struct ct_sim_work *w = &m->work[which];
 
@@ -63,7 +35,7 @@ static enum ct_status set_slices(struct simulation *m, int which, const ct_net *
 	return CT_OK;
 }
 
-static enum ct_status measure_costs(struct simulation *m, const struct ct_session *s)
+static enum ct_status measure_costs(struct ct__simulation *m, const struct ct_session *s)
 {
 	const int n = ct_graph_n_nodes(s->graph);
 	double forward;
@@ -75,7 +47,7 @@ static enum ct_status measure_costs(struct simulation *m, const struct ct_sessio
 }
 
 /* Measures the step of one rank. */
-static enum ct_status measure(struct simulation *m, int64_t steps, struct ct_sim_work *w)
+static enum ct_status measure(struct ct__simulation *m, int64_t steps, struct ct_sim_work *w)
 {
 	struct ct_session s = {0};
 	struct ct__step_bench b;
@@ -93,7 +65,7 @@ out:
 	return st;
 }
 
-static enum ct_status describe_net(struct simulation *m, int which, ct_engine *engine, const ct_graph *graph,
+static enum ct_status describe_net(struct ct__simulation *m, int which, ct_engine *engine, const ct_graph *graph,
 				   const struct ct_net_opts *opts)
 {
 	ct_net *net = NULL;
@@ -106,7 +78,7 @@ static enum ct_status describe_net(struct simulation *m, int which, ct_engine *e
 
 /* Finds the type of each shape: dist.reduce_dtype=auto depends on the number of ranks. Returns the type of the net with
  * gradients of 16 bits, of which there is one even if no shape uses it, as a change to be simulated. */
-static enum ct_dtype find_types(struct simulation *m, const ct_device *device, struct ct_run_plan *plan)
+static enum ct_dtype find_types(struct ct__simulation *m, const ct_device *device, struct ct_run_plan *plan)
 {
 	enum ct_dtype half = CT_BF16;
 
@@ -119,7 +91,7 @@ static enum ct_dtype find_types(struct simulation *m, const ct_device *device, s
 	return half;
 }
 
-static enum ct_status describe_nets(struct simulation *m, struct ct_run_plan *plan, const ct_graph *graph)
+static enum ct_status describe_nets(struct ct__simulation *m, struct ct_run_plan *plan, const ct_graph *graph)
 {
 	ct_device *device = NULL;
 	ct_engine *engine = NULL;
@@ -132,9 +104,9 @@ static enum ct_status describe_nets(struct simulation *m, struct ct_run_plan *pl
 	CT_TRY_GOTO(ct_engine_open(m->cfg->train.engine, device, 1, &engine), st, out);
 	half = find_types(m, device, plan);
 	plan->net.reduce_type = CT_F32;
-	CT_TRY_GOTO(describe_net(m, FULL, engine, graph, &plan->net), st, out);
+	CT_TRY_GOTO(describe_net(m, CT__SIM_FULL, engine, graph, &plan->net), st, out);
 	plan->net.reduce_type = half;
-	st = describe_net(m, HALF, engine, graph, &plan->net);
+	st = describe_net(m, CT__SIM_HALF, engine, graph, &plan->net);
 out:
 	ct_engine_close(engine);
 	ct_device_close(device);
@@ -142,7 +114,7 @@ out:
 }
 
 /* The batch of a rank is fixed, so more ranks need fewer steps. The steps differ if the size of the images changes. */
-static void count_steps(struct simulation *m, const struct ct_dataset_info *info)
+static void count_steps(struct ct__simulation *m, const struct ct_dataset_info *info)
 {
 	for (int i = 0; i < m->n_shapes; i++) {
 		const uint32_t world = (uint32_t)(m->shapes[i].nodes * m->shapes[i].devices);
@@ -157,10 +129,10 @@ static void count_steps(struct simulation *m, const struct ct_dataset_info *info
 
 /* Builds the graph and nets, but no program, so that the batch may be too large for this host. Sets everything of the
  * work but the times. */
-static enum ct_status describe_model(struct simulation *m, const struct ct_dataset_info *info)
+static enum ct_status describe_model(struct ct__simulation *m, const struct ct_dataset_info *info)
 {
 	struct ct_run_plan plan;
-	struct ct_sim_work *w = &m->work[FULL];
+	struct ct_sim_work *w = &m->work[CT__SIM_FULL];
 	ct_graph *graph = NULL;
 
 	CT_TRY(ct_run_plan_make(m->cfg, 1, info, NULL, &plan));
@@ -169,14 +141,14 @@ static enum ct_status describe_model(struct simulation *m, const struct ct_datas
 	w->images = plan.per_rank;
 	w->first_cap_bytes = (size_t)(m->cfg->dist.first_bucket_mib * (1 << 20));
 	w->cap_bytes = ct_plan_bucket_bytes(m->cfg);
-	m->work[HALF] = *w;
+	m->work[CT__SIM_HALF] = *w;
 	CT_TRY(ct_plan_graph(m->cfg, info, plan.input, &graph));
 	const enum ct_status st = describe_nets(m, &plan, graph);
 	ct_graph_destroy(graph);
 	return st;
 }
 
-static enum ct_status describe(struct simulation *m)
+static enum ct_status describe(struct ct__simulation *m)
 {
 	struct ct_data_opening data;
 	ct_dataset *train = NULL, *val = NULL;
@@ -202,7 +174,7 @@ static enum ct_status parse_step_ms(const char *text, struct ct_sim_work *w)
 
 /* The batch of a rank stays the same in all shapes. batch.global is divided among the ranks that this config would start
  * on this machine. */
-static enum ct_status fix_batch(struct simulation *m)
+static enum ct_status fix_batch(struct ct__simulation *m)
 {
 	struct ct_config *c = m->cfg;
 	struct ct_ranks ranks;
@@ -221,9 +193,9 @@ static enum ct_status fix_batch(struct simulation *m)
 	return CT_OK;
 }
 
-static enum ct_status find_work(struct simulation *m, const struct ct_cli *cli)
+static enum ct_status find_work(struct ct__simulation *m, const struct ct_cli *cli)
 {
-	struct ct_sim_work *w = &m->work[FULL];
+	struct ct_sim_work *w = &m->work[CT__SIM_FULL];
 	int64_t steps;
 
 	CT_TRY(ct_cli_number("--steps", cli->steps, DEFAULT_STEPS, 1, 1000000, &steps));
@@ -234,7 +206,7 @@ static enum ct_status find_work(struct simulation *m, const struct ct_cli *cli)
 
 /* ---- the cluster */
 
-static enum ct_status find_algorithm(struct simulation *m, const char *name)
+static enum ct_status find_algorithm(struct ct__simulation *m, const char *name)
 {
 	const char *backend = m->cfg->dist.backend;
 	enum ct_sim_algorithm *a = &m->cluster.algorithm;
@@ -249,8 +221,8 @@ static enum ct_status find_algorithm(struct simulation *m, const char *name)
 		*a = CT_SIM_RING;
 	if (!name)
 		return CT_OK;
-	for (size_t i = 0; i < CT_ARRAY_LEN(algorithms); i++) {
-		if (strcmp(algorithms[i], name) == 0) {
+	for (int i = CT_SIM_RING; i <= CT_SIM_HIER; i++) {
+		if (strcmp(ct__simulate_algorithm((enum ct_sim_algorithm)i), name) == 0) {
 			*a = (enum ct_sim_algorithm)i;
 			return CT_OK;
 		}
@@ -278,7 +250,7 @@ static enum ct_status find_link(const char *option, const char *text, bool neede
 	return CT_USAGE;
 }
 
-static enum ct_status find_cluster(struct simulation *m, const struct ct_cli *cli)
+static enum ct_status find_cluster(struct ct__simulation *m, const struct ct_cli *cli)
 {
 	bool nodes = false, devices = false;
 
@@ -292,7 +264,7 @@ static enum ct_status find_cluster(struct simulation *m, const struct ct_cli *cl
 	return find_algorithm(m, cli->allreduce);
 }
 
-static struct ct_sim_cluster cluster_at(const struct simulation *m, int i)
+static struct ct_sim_cluster cluster_at(const struct ct__simulation *m, int i)
 {
 	struct ct_sim_cluster c = m->cluster;
 
@@ -301,20 +273,20 @@ static struct ct_sim_cluster cluster_at(const struct simulation *m, int i)
 	return c;
 }
 
-static const struct ct_sim_work *work_at(const struct simulation *m, int i)
+static const struct ct_sim_work *work_at(const struct ct__simulation *m, int i)
 {
-	return &m->work[m->types[i] == CT_F32 ? FULL : HALF];
+	return &m->work[m->types[i] == CT_F32 ? CT__SIM_FULL : CT__SIM_HALF];
 }
 
 /* Simulates all shapes, and the changes for the first one with a low efficiency, else for the last one. */
-static enum ct_status run(struct simulation *m)
+static enum ct_status run(struct ct__simulation *m)
 {
 	m->low = m->n_shapes;
 	for (int i = 0; i < m->n_shapes; i++) {
 		const struct ct_sim_cluster c = cluster_at(m, i);
 
 		CT_TRY(ct_sim_step(work_at(m, i), &c, &m->results[i]));
-		if (m->results[i].efficiency < GOOD_EFFICIENCY && m->low == m->n_shapes)
+		if (m->results[i].efficiency < CT__SIM_GOOD_EFFICIENCY && m->low == m->n_shapes)
 			m->low = i;
 	}
 	m->advised = m->low < m->n_shapes ? m->low : m->n_shapes - 1;
@@ -323,162 +295,18 @@ static enum ct_status run(struct simulation *m)
 		m->advised = -1;
 		return CT_OK;
 	}
-	return ct_sim_changes(work_at(m, m->advised), m->types[m->advised] == CT_F32 ? &m->work[HALF] : NULL, &c,
+	return ct_sim_changes(work_at(m, m->advised), m->types[m->advised] == CT_F32 ? &m->work[CT__SIM_HALF] : NULL, &c,
 			      m->changes, &m->n_changes);
 }
 
-/* ---- output */
-
-static void add_buckets(const struct simulation *m, struct ct_str *out)
-{
-	const struct ct_config *c = m->cfg;
-	const double cap = c->dist.bucket_mib > 0 ? c->dist.bucket_mib : (double)m->work[FULL].cap_bytes / (1 << 20);
-
-	ct_str_addf(out, "buckets      first cap %g MiB, cap %g MiB", c->dist.first_bucket_mib, cap);
-	if (c->dist.bucket_mib == CT_CFG_AUTO)
-		ct_str_addf(out, " (dist.bucket_mib=auto is chosen when training starts; %g MiB is assumed)", cap);
-	ct_str_add(out, "\n");
-}
-
-static void add_step(const struct simulation *m, struct ct_str *out)
-{
-	const struct ct_sim_work *w = &m->work[FULL];
-	const bool measured = m->measured_ms > 0;
-	const struct ct_sim_link *intra = &m->cluster.intra, *inter = &m->cluster.inter;
-	int nodes = 1, devices = 1;
-
-	for (int i = 0; i < m->n_shapes; i++) {
-		nodes = nodes > m->shapes[i].nodes ? nodes : m->shapes[i].nodes;
-		devices = devices > m->shapes[i].devices ? devices : m->shapes[i].devices;
-	}
-	ct_str_addf(out, "step         forward %.3f ms, backward %.3f ms, update %.3f ms (%s)\n", w->forward_s * 1e3,
-		    w->backward_s * 1e3, w->optim_s * 1e3,
-		    measured ? "measured on one rank here" : "as given by --step-ms");
-	ct_str_addf(out, "batch        %g image%s per rank and step", w->images, ct_plural((int64_t)w->images));
-	if (m->global_batch > 0)
-		ct_str_addf(out, " (batch.global=%lld over the %d rank%s of this config)", (long long)m->global_batch,
-			    m->divided_by, ct_plural(m->divided_by));
-	if (w->accumulate > 1)
-		ct_str_addf(out, ", as %d micro-batches", w->accumulate);
-	ct_str_addf(out, "\ngradients    become final %s\n",
-		    measured ? "as measured" : "in proportion to the floating-point operations");
-	add_buckets(m, out);
-	if (devices > 1)
-		ct_str_addf(out, "within node  %s: %.2f us, %.3f GB/s\n", intra->name, intra->ring_s * 1e6,
-			    intra->bytes_per_s * 1e-9);
-	if (nodes > 1)
-		ct_str_addf(out, "across       %s: %.2f us, %.3f GB/s\n", inter->name, inter->ring_s * 1e6,
-			    inter->bytes_per_s * 1e-9);
-	ct_str_addf(out, "all-reduce   %s\n\n", algorithms[m->cluster.algorithm]);
-}
-
-/* Returns the value of dist.reduce_dtype. */
-static const char *type_name(const struct simulation *m, int i)
-{
-	return m->types[i] == CT_F32 ? "fp32" : m->types[i] == CT_F16 ? "fp16" : "bf16";
-}
-
-static enum ct_status print_table(const struct simulation *m)
-{
-	struct ct_str out = {0};
-
-	add_step(m, &out);
-	ct_str_addf(&out, "%14s %7s %14s %10s %10s %11s %13s %11s %12s\n", "nodes x devices", "ranks", "buckets", "step ms",
-		    "comm ms", "exposed ms", "images/s", "efficiency", "training");
-	for (int i = 0; i < m->n_shapes; i++) {
-		const struct ct_sim_shape *s = &m->shapes[i];
-		const struct ct_sim_result *r = &m->results[i];
-		char training[16] = "-";
-
-		if (m->steps[i] > 0)
-			ct_console_span((double)m->steps[i] * r->step_s, training, sizeof(training));
-		ct_str_addf(&out, "%6d x %-5d %7d %6d of %s %10.3f %10.3f %11.3f %13.1f %9.1f %% %12s\n", s->nodes,
-			    s->devices, s->nodes * s->devices, r->n_buckets, type_name(m, i), r->step_s * 1e3,
-			    r->comm_s * 1e3, r->exposed_s * 1e3, r->images_per_s, r->efficiency * 100, training);
-	}
-	if (m->low < m->n_shapes)
-		ct_str_addf(&out, "\nThe efficiency falls below %.0f %% at %dx%d.\n", GOOD_EFFICIENCY * 100,
-			    m->shapes[m->low].nodes, m->shapes[m->low].devices);
-	else
-		ct_str_addf(&out, "\nThe efficiency is at least %.0f %% for all of these.\n", GOOD_EFFICIENCY * 100);
-	if (m->advised >= 0)
-		ct_str_addf(&out, "Predicted change of the images per second at %dx%d:\n", m->shapes[m->advised].nodes,
-			    m->shapes[m->advised].devices);
-	for (int i = 0; i < m->n_changes; i++)
-		ct_str_addf(&out, "  %+7.1f %%  %s\n", m->changes[i].gain * 100, m->changes[i].setting);
-	return ct__print_text(&out);
-}
-
-static ct_json *rows_json(const struct simulation *m)
-{
-	ct_json *rows = ct_json_array();
-
-	for (int i = 0; i < m->n_shapes; i++) {
-		const struct ct_sim_result *r = &m->results[i];
-		ct_json *o = ct_json_object();
-
-		ct_json_set_i64(o, "nodes", m->shapes[i].nodes);
-		ct_json_set_i64(o, "devices", m->shapes[i].devices);
-		ct_json_set_str(o, "reduce_dtype", type_name(m, i));
-		ct_json_set_i64(o, "buckets", r->n_buckets);
-		ct_json_set_f64(o, "step_ms", r->step_s * 1e3);
-		ct_json_set_f64(o, "comm_ms", r->comm_s * 1e3);
-		ct_json_set_f64(o, "exposed_comm_ms", r->exposed_s * 1e3);
-		ct_json_set_f64(o, "images_per_sec", r->images_per_s);
-		ct_json_set_f64(o, "efficiency", r->efficiency);
-		if (m->steps[i] > 0) {
-			ct_json_set_i64(o, "total_steps", (int64_t)m->steps[i]);
-			ct_json_set_f64(o, "training_seconds", (double)m->steps[i] * r->step_s);
-		}
-		ct_json_push(rows, o);
-	}
-	return rows;
-}
-
-static ct_json *changes_json(const struct simulation *m)
-{
-	ct_json *changes = ct_json_array();
-
-	for (int i = 0; i < m->n_changes; i++) {
-		ct_json *o = ct_json_object();
-
-		ct_json_set_str(o, "setting", m->changes[i].setting);
-		ct_json_set_f64(o, "gain", m->changes[i].gain);
-		ct_json_push(changes, o);
-	}
-	return changes;
-}
-
-static enum ct_status print_json(const struct simulation *m)
-{
-	const struct ct_sim_work *w = &m->work[FULL];
-	const bool measured = m->measured_ms > 0;
-	ct_json *j = ct_json_object();
-
-	ct_json_set_i64(j, "v", 1);
-	ct_json_set_bool(j, "measured", measured);
-	if (measured)
-		ct_json_set_f64(j, "measured_step_ms", m->measured_ms);
-	ct_json_set_f64(j, "forward_ms", w->forward_s * 1e3);
-	ct_json_set_f64(j, "backward_ms", w->backward_s * 1e3);
-	ct_json_set_f64(j, "optim_ms", w->optim_s * 1e3);
-	ct_json_set_f64(j, "images", w->images);
-	ct_json_set_str(j, "allreduce", algorithms[m->cluster.algorithm]);
-	ct_json_set(j, "rows", rows_json(m));
-	ct_json_set_i64(j, "first_inefficient_row", m->low < m->n_shapes ? m->low : -1);
-	ct_json_set_i64(j, "changes_row", m->advised);
-	ct_json_set(j, "changes", changes_json(m));
-	return ct__print_json(j, true);
-}
-
-static enum ct_status simulate(struct simulation *m, const struct ct_cli *cli)
+static enum ct_status simulate(struct ct__simulation *m, const struct ct_cli *cli)
 {
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &m->cfg));
 	CT_TRY(find_cluster(m, cli));
 	CT_TRY(ct_log_configure(m->cfg->log.level));
 	CT_TRY(find_work(m, cli));
 	CT_TRY(run(m));
-	return cli->json ? print_json(m) : print_table(m);
+	return cli->json ? ct__simulate_print_json(m) : ct__simulate_print_table(m);
 }
 
 enum ct_status ct__simulate(const struct ct_cli *cli)
@@ -487,11 +315,11 @@ enum ct_status ct__simulate(const struct ct_cli *cli)
 		return CT_FAIL(CT_USAGE, "--assume cannot be used with --simulate");
 	if (cli->step_ms && cli->steps)
 		return CT_FAIL(CT_USAGE, "--steps cannot be used with --step-ms, which replaces the measurement");
-	struct simulation *m;
+	struct ct__simulation *m;
 
-	CT_TRY_ALLOC(m = CT_NEW(struct simulation));
+	CT_TRY_ALLOC(m = CT_NEW(struct ct__simulation));
 	const enum ct_status st = simulate(m, cli);
-	for (int i = 0; i < N_NETS; i++) {
+	for (int i = 0; i < CT__SIM_N_NETS; i++) {
 		ct_free(m->ready[i]);
 		ct_free(m->slices[i]);
 	}
