@@ -5,7 +5,7 @@ import signal
 import socket
 import time
 
-from harness import COMM, OK, USAGE, Case, main
+from harness import COMM, OK, USAGE, Case, main, read_text
 
 MISMATCH = USAGE
 
@@ -111,6 +111,33 @@ class Rendezvous(Meeting):
         self.wait_all(nodes)
         self.assertEqual(self.metrics(kind="run")[0]["world_size"], 4)
         self.assertEqual(sorted(self.losses()), list(range(1, 43)))
+
+    def late_rank_0(self, start):
+        """train.resume=never: rank 1 waits, and only then rank 0 renames the directory of the earlier run, which must stay as it was."""
+        self.train("train.max_steps=3")
+        stacks = self.write("run/log/stacks-00001.txt", "reason signal 11\n")
+        before = read_text(self.path("run", "log", "rank-00001.log"))
+        sets = ("train.resume=never", "train.max_steps=4", "log.level=debug")
+        early = start(1, *sets, env={"CTRAIN_TOKEN": "secret", "CTRAIN_FAILPOINT": "join@1=stop"})
+        pid = self.until_stopped(1, early)
+        late = start(0, *sets, env={"CTRAIN_TOKEN": "secret"})
+        self.until(lambda: os.path.exists(self.path("run", "lock")) and os.path.exists(self.path("run.old-1")), "rank 0 had the new directory", late)
+        os.kill(pid, signal.SIGCONT)
+        self.wait_all([late, early])
+        self.assertEqual(list(self.losses()), [1, 2, 3, 4])
+        self.assertIn(" 1/2 ", read_text(self.path("run", "log", "rank-00001.log")))
+        self.assertEqual(read_text(self.path("run.old-1", "log", "rank-00001.log")), before)
+        self.assertTrue(os.path.exists(stacks.replace("/run/", "/run.old-1/")))
+
+    def test_never_resume_and_late_rank_0(self):
+        port = self.free_port()
+        self.late_rank_0(lambda rank, *sets, **more: self.worker(rank, 2, port, *sets, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2, **more))
+
+    def test_never_resume_and_late_node_0(self):
+        def node(k, *sets, **more):
+            return self.start_training("--nodes", 2, "--node-rank", k, "--procs", 1, "--master-addr", "127.0.0.1", "--master-port", port, *sets, **more)
+        port = self.free_port()
+        self.late_rank_0(node)
 
     def test_backends(self):
         for backend in ("shm", "gloo"):

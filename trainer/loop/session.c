@@ -222,7 +222,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	struct ct_data_opening data = {0};
 	enum ct_status st;
 	int64_t t0 = ct_now_ns();
-	*s = (struct ct_session){.cfg = cfg, .console = out->console};
+	*s = (struct ct_session){.cfg = cfg, .console = out->console, .joined = out->joined};
 	ct_console_stage(s->console, "reading data: %s%s%s", ct_config_choice(cfg, "data.name"),
 			 cfg->data.dir[0] ? " in " : "", cfg->data.dir);
 	CT_TRY_GOTO(name_run(s), st, fail);

@@ -50,6 +50,8 @@ struct ct_session {
 	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1: no restart. */
 	int64_t saves_before;
 	struct ct_step_count *steps; /* of this rank, for the launcher; NULL: there is none */
+	/* Called when all ranks have joined; NULL: nothing is called. */
+	enum ct_status (*joined)(const char *run_dir, const struct ct_identity *id);
 	struct ct_world world;
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;
@@ -96,7 +98,8 @@ struct ct_session {
  * data and layout. If id is NULL, the world is this process alone (for `ctrain eval` and benchmarks). If train is
  * false, only the evaluation data is opened, and no gradients, optimizer or reducer are created. The weights have their
  * initial values until ct_resume (trainer/loop/resume.h) is called. Borrows cfg. On failure, releases everything and
- * reports the failure to the other ranks. Before the call, *out must be zero, except for `console`, which may be set. */
+ * reports the failure to the other ranks. Before the call, *out must be zero, except for `console` and `joined`, which may be
+ * set. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out) CT_MUST_CHECK;
 /* If failed is true, reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be

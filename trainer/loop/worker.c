@@ -75,16 +75,40 @@ static enum ct_status open_log(const char *run_dir, int rank)
 }
 
 /* The backtraces of an earlier failure would be misleading. */
-static enum ct_status enable_stacks(const char *run_dir, const struct ct_identity *id)
+static enum ct_status remove_stacks(const char *run_dir, const struct ct_identity *id)
 {
 	char *path;
 	if (id->local_rank <= 0) /* -1: not known yet */
 		CT_TRY(ct_postmortem_remove_stacks(run_dir, id->world));
 	CT_TRY_ALLOC(path = ct_postmortem_stacks_path(run_dir, id->rank));
 	(void)unlink(path);
+	ct_free(path);
+	return CT_OK;
+}
+
+/* The file is created only if this process fails. */
+static enum ct_status enable_stacks(const char *run_dir, const struct ct_identity *id)
+{
+	char *path;
+	CT_TRY_ALLOC(path = ct_postmortem_stacks_path(run_dir, id->rank));
 	ct_stacks_enable(path);
 	ct_free(path);
 	return CT_OK;
+}
+
+static enum ct_status begin_files(const char *run_dir, const struct ct_identity *id)
+{
+	CT_TRY(open_log(run_dir, id->rank));
+	return remove_stacks(run_dir, id);
+}
+
+/* With train.resume=never, rank 0 or the launcher of its node may rename the directory of an earlier run at any time until
+ * all ranks have joined. Ranks that may start earlier use the directory only after that; before, their messages are only
+ * printed. */
+static bool begins_files_late(const struct ct_config *cfg, const struct ct_identity *id)
+{
+	const bool prepared = id->restart > 0 || (id->by == CT_LAUNCHER_CTRAIN && id->node <= 0);
+	return id->rank > 0 && !prepared && strcmp(cfg->train.resume, "never") == 0;
 }
 
 /* Adds this rank to the report after a failure. Our launcher would do this itself. */
@@ -147,7 +171,7 @@ static void write_report(const struct ct_session *s, ct_metrics_log *metrics)
 static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, const ct_run_lock *lock,
 			    struct ct_step_count *steps, int signals, struct ct_stop_guard *guard)
 {
-	struct ct_session s = {0};
+	struct ct_session s = {.joined = begins_files_late(cfg, id) ? begin_files : NULL};
 	ct_metrics_log *metrics = NULL;
 	const char *end = NULL;
 	int64_t start = ct_env_i64(CT_ENV_START_NS, ct_process_start_ns());
@@ -209,7 +233,7 @@ static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_
 		CT_TRY(ct_run_dir_prepare(run_dir, prepared ? "auto" : cfg->train.resume));
 		CT_TRY(ct_run_dir_lock(run_dir, lock));
 	}
-	return open_log(run_dir, id->rank);
+	return begins_files_late(cfg, id) ? CT_OK : begin_files(run_dir, id);
 }
 
 /* Returns true if there were earlier starts of the same Slurm job, and none of them has saved a checkpoint. */
