@@ -178,6 +178,12 @@ class Rendezvous(Meeting):
                 self.assert_code(r, USAGE)
                 self.assert_last_says(r, *words, "hint:")
         self.wait_all(self.world(2, self.free_port(), "--procs", 2))
+        # Other commands whose ranks another launcher can start.
+        env = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
+        for command in (("bench", "comm"), ("bench", "step", "--trace", self.path("trace.json")), ("eval", "--checkpoint", self.path("none"))):
+            with self.subTest(command=command):
+                r = self.run_ctrain(*command, self.config(), "--procs", 3, env=env, expect=USAGE)
+                self.assert_last_says(r, "--procs requests 3 ranks on this host, but according to the environment there are 2", "hint:")
 
     def test_env_url_without_environment(self):
         for env, word in (({}, "MASTER_ADDR"), ({"MASTER_ADDR": "127.0.0.1"}, "MASTER_PORT")):

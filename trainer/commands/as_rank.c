@@ -1,6 +1,5 @@
 #include "trainer/commands/as_rank_impl.h"
 
-#include "trainer/commands/slurm_nodes_impl.h"
 #include "trainer/launch/launch.h"
 #include "trainer/launch/signals.h"
 #include "trainer/loop/stop_guard.h"
@@ -41,7 +40,6 @@ enum ct_status ct__as_rank(const struct ct_cli *cli, struct ct_config *cfg, bool
 	struct ct_identity id;
 
 	CT_TRY(ct_cli_identity(cli, cfg, &id));
-	CT_TRY(ct__slurm_nodes(cli, cfg, &id));
 	if (id.by == CT_LAUNCHER_NONE && launches)
 		return ct_launch(cfg, cli->argv, NULL);
 	return run(cfg, id.by == CT_LAUNCHER_NONE ? NULL : &id, fn, user);

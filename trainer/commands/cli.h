@@ -59,9 +59,10 @@ enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallb
 void ct_cli_set_log(const struct ct_cli *cli);
 
 /* Determines which rank this process is (dist/rendezvous/rendezvous.h). --rank, --world-size and --local-rank replace the
- * environment variables of the same names, except in the workers of our own launcher. */
-enum ct_status ct_cli_identity(const struct ct_cli *cli, const struct ct_config *cfg,
-			       struct ct_identity *out) CT_MUST_CHECK;
+ * environment variables of the same names, except in the workers of our own launcher. Fails with CT_USAGE if another
+ * launcher has started this process, and an option requests another number of ranks or another node. In a Slurm step, it
+ * may change the config (trainer/commands/slurm_nodes_impl.h). */
+enum ct_status ct_cli_identity(const struct ct_cli *cli, struct ct_config *cfg, struct ct_identity *out) CT_MUST_CHECK;
 
 /* Appends the help page of a command, or the overview if command is NULL. */
 void ct_cli_help(const struct ct_command *command, struct ct_str *out);
