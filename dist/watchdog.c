@@ -262,7 +262,7 @@ void ct_watchdog_report(ct_watchdog *w)
 	seq = seq_of(w);
 	write_flight(w, e.message);
 	pthread_mutex_unlock(&w->lock);
-	ct_failure_set(&f, &m, e.status, "failed%s%s: %s", phase[0] ? " at " : "", phase, e.message);
+	ct_failure_set(&f, &m, e.status, "failed%s%s: %s", phase[0] ? " in " : "", phase, e.message);
 	f.seq = seq;
 	ct_wire_copy(f.phase, sizeof(f.phase), phase);
 	ct_wire_copy(f.hint, sizeof(f.hint), e.hint);

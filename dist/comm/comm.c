@@ -175,20 +175,20 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 	if (atomic_load(&c->dead))
 		return;
 	if (why) {
-		char phase[64] = "", who[CT_MEMBER_TEXT], here[256] = "", what[224];
+		char where[CT_WHERE_TEXT] = "", here[256] = "", what[224];
 		struct ct_flight_record r;
 
-		ct_member_text(who, sizeof(who), why->rank, why->pid, why->host);
-		if (why->phase[0])
-			snprintf(phase, sizeof(phase), " in %s", why->phase);
+		/* The message names the rank. That of a launcher may not contain what the rank was doing. */
+		if (!strstr(why->message, why->phase))
+			ct_where_text(where, sizeof(where), -1, why->phase);
 		if (ct__flight_pending(c->flight, atomic_load(&c->seq), &r)) {
 			ct__flight_name(c, &r, what, sizeof(what));
 			snprintf(here, sizeof(here), "; this rank waited in %s", what);
 		}
 		/* Preserve the error chain of the caller's thread. */
 		ct_error_save(&keep);
-		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s failed%s: %s%s", who,
-			      phase, why->message, here);
+		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s%s%s", why->message,
+			      where, here);
 		if (why->hint[0])
 			ct_error_hint("%s", why->hint);
 		ct_error_save(&e);

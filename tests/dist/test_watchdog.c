@@ -192,9 +192,9 @@ static void test_report(void **state)
 	assert_string_equal(proc_hear(&p[1]).text, "reported");
 	snprintf(who, sizeof(who), "rank 1 (pid %d on host ", (int)p[1].pid);
 	expect_end(&p[0], 6,
-		   (const char *const[]){who, "failed at step 121: loss is NaN\n", "hint: lower optim.lr\n", NULL});
+		   (const char *const[]){who, "failed in step 121: loss is NaN\n", "hint: lower optim.lr\n", NULL});
 	/* So does the one that reported, if it does not manage to end. */
-	expect_end(&p[1], 6, (const char *const[]){"failed at step 121", NULL});
+	expect_end(&p[1], 6, (const char *const[]){"failed in step 121", NULL});
 	ct_store_server_stop(srv, ct_deadline_in(LONG));
 }
 
