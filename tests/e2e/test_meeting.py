@@ -317,6 +317,20 @@ class Disagreement(Meeting):
     def test_engine(self):
         self.check(["train.engine=ref"], "engine", "ref")
 
+    def test_bench_comm(self):
+        """Otherwise, the ranks would wait for each other until dist.timeout."""
+        options = ("--op", "allreduce", "--max", "8K")
+        for args, say in ((("dist.backend=gloo",), r"dist\.backend differs: rank 1 .* has gloo, rank 0 .* has auto"),
+                          (("--op", "reduce,broadcast"), "--op differs: rank 1 .* has reduce,broadcast, rank 0 .* has allreduce"),
+                          (("--max", "16K"), "--max differs: rank 1 .* has 16384, rank 0 .* has 8192"),
+                          (("--iters", "3"), "--iters differs: rank 1 .* has 3, rank 0 .* has 0 .chosen by rank 0"),
+                          (("--type", "double"), "--type differs: rank 1 .* has double, rank 0 .* has float")):
+            with self.subTest(args=args):
+                env = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
+                ranks = [self.start("bench", "comm", self.config(), *options, *(args if k == 1 else ()), env={**env, "RANK": str(k)}) for k in (0, 1)]
+                for r in self.wait_all(ranks, MISMATCH):
+                    self.assert_last_says(r, "start: " + say, "hint: start all ranks with .*the same options")
+
     def test_world_size(self):
         port = self.free_port()
         workers = [self.worker(0, 2, port, "dist.rendezvous_timeout=3"), self.worker(1, 3, port, "dist.rendezvous_timeout=3")]

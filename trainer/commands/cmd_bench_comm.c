@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -269,6 +270,31 @@ struct bench {
 	struct ct_bench_comm_opts opts;
 };
 
+/* Called before the ranks open the communicator. If they disagreed, they would wait for each other until dist.timeout. */
+static enum ct_status agree(const struct bench *b, struct ct_world *world)
+{
+	const struct ct_bench_comm_opts *o = &b->opts;
+	struct ct_str lines = {0};
+	enum ct_status st;
+	int n = 0;
+
+	ct_str_addf(&lines, "version=%s\ndist.backend=%s\n--op=", CTRAIN_VERSION, b->cfg->dist.backend);
+	for (size_t i = 0; i < CT_BENCH_N_OPS; i++)
+		if (o->ops[i])
+			ct_str_addf(&lines, "%s%s", n++ > 0 ? "," : "", ct_bench_op_name(i));
+	ct_str_addf(&lines, "%s\n--min=%zu\n--max=%zu\n--step=%zu\n--factor=%d\n", n > 0 ? "" : "all", o->min_bytes,
+		    o->max_bytes, o->step_bytes, o->factor);
+	ct_str_addf(&lines, "--iters=%d%s\n--warmup=%d\n", o->iters, o->iters > 0 ? "" : " (chosen by rank 0)",
+		    o->warmup);
+	ct_str_addf(&lines, "--type=%s\n--redop=%s\n--root=%d\n", types[o->dtype], redops[o->redop], o->root);
+	st = ct_str_status(&lines);
+	if (st == CT_OK)
+		st = ct_world_agree(world, "start", ct_str_text(&lines),
+				    ct_deadline_in((int64_t)(b->cfg->dist.rendezvous_timeout * 1e9)));
+	ct_str_release(&lines);
+	return st;
+}
+
 static enum ct_status run_rank(void *user, const struct ct_identity *id)
 {
 	struct bench *b = user;
@@ -290,6 +316,7 @@ static enum ct_status run_rank(void *user, const struct ct_identity *id)
 	CT_TRY_GOTO(ct_world_join(id, &wo, &world), st, out);
 	if (id->world > 1)
 		CT_TRY_GOTO(ct_watchdog_start(&world, &dog), st, out);
+	CT_TRY_GOTO(agree(b, &world), st, out);
 	CT_TRY_GOTO(ct_plan_device_open(cfg, world.id.local_rank, &device), st, out);
 	o->device = co.device = device;
 	CT_TRY_GOTO(ct_plan_use_comm_settings(cfg, &world.id), st, out);
