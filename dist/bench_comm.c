@@ -300,6 +300,19 @@ static enum ct_status check_opts(const ct_comm *c, const struct ct_bench_comm_op
 	return CT_OK;
 }
 
+static size_t vector_bytes(const struct ct_bench_comm_opts *o, int size)
+{
+	const size_t least = (size_t)size * ct_dtype_bytes(o->dtype);
+
+	return o->max_bytes > least ? o->max_bytes : least;
+}
+
+/* Vectors on a device have copies on the host. */
+size_t ct_bench_comm_host_bytes(const struct ct_bench_comm_opts *opts, int size)
+{
+	return 2 * vector_bytes(opts, size);
+}
+
 /* Allocates the vectors, which ct_comm_close frees, and what is needed to access them. */
 static enum ct_status alloc_vectors(struct bench *b, size_t bytes)
 {
@@ -326,8 +339,6 @@ static void release_vectors(struct bench *b)
 
 enum ct_status ct_bench_comm(ct_comm *c, struct ct_world *world, const struct ct_bench_comm_opts *opts, int64_t *wrong)
 {
-	const size_t least = (size_t)ct_comm_size(c) * ct_dtype_bytes(opts->dtype);
-	const size_t bytes = opts->max_bytes > least ? opts->max_bytes : least;
 	int64_t total = 0;
 	enum ct_status st;
 	struct bench *b;
@@ -338,7 +349,7 @@ enum ct_status ct_bench_comm(ct_comm *c, struct ct_world *world, const struct ct
 	b->world = world;
 	b->opts = opts;
 	b->values = (struct ct__bench_values){ct_comm_rank(c), ct_comm_size(c), opts->dtype, opts->redop, opts->root};
-	st = alloc_vectors(b, bytes);
+	st = alloc_vectors(b, vector_bytes(opts, b->values.size));
 	if (st == CT_OK)
 		st = run_all(b, &total);
 	release_vectors(b);

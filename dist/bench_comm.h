@@ -55,6 +55,8 @@ struct ct_bench_comm_opts {
 	void *user;
 };
 
+/* Returns how much memory of the host the vectors of each of `size` ranks take up. The communicator may need more. */
+size_t ct_bench_comm_host_bytes(const struct ct_bench_comm_opts *opts, int size);
 /* Runs the benchmark. Vectors are in memory from ct_comm_mem_alloc. After the timed iterations of each size, every rank
  * fills its vectors with known values, runs the operation once more and compares every element of the result with the
  * value computed from the known ones. *wrong, which may be NULL, is the sum of the wrong elements of all rows. The

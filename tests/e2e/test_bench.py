@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from harness import CTRAIN, SLOW, SOURCE, USAGE, Case, main
+from harness import CTRAIN, DEVICE, SLOW, SOURCE, USAGE, Case, main
 from test_data import png
 
 
@@ -188,6 +188,14 @@ class Bench(Case):
                 self.assert_last_says(self.run_ctrain("bench", "comm", self.config(), f"{option}={value}", expect=USAGE), say)
         self.assert_last_says(self.run_ctrain("bench", "comm", self.config(), "--min", "2M", "--max", "1M", expect=USAGE), "larger than --max 1M")
         self.assert_last_says(self.run_ctrain("bench", "comm", self.config(), "--op", "sendrecv", "--procs", 1, expect=USAGE), "at least 2 ranks")
+
+    def test_comm_that_needs_too_much_memory(self):
+        """An error of its own, before the kernel kills a rank."""
+        for backend in ("shm", "gloo"):
+            with self.subTest(backend=backend):
+                r = self.run_ctrain("bench", "comm", self.config(), "--max", "1024G", "--procs", 2, f"dist.backend={backend}", expect=DEVICE)
+                self.assert_last_says(r, r"--max 1\.00 TiB needs at least 4\.00 TiB of memory for the vectors of 2 ranks on this host, but \S+ [GM]iB are available",
+                                      "hint: use a smaller --max")
 
     def test_steps_that_are_no_number(self):
         for part, text in (("step", "x"), ("loader", "0")):

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/device/device.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "dist/bench_comm.h"
 #include "dist/watchdog.h"
 #include "trainer/commands/as_rank_impl.h"
@@ -15,6 +17,7 @@
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
+#include "trainer/postmortem/oom.h"
 
 #define DEFAULT_MIN 4096
 #define DEFAULT_MAX ((int64_t)64 << 20)
@@ -295,6 +298,42 @@ static enum ct_status agree(const struct bench *b, struct ct_world *world)
 	return st;
 }
 
+/* Returns how much memory the ranks of this host can use, or UINT64_MAX if this is not known. */
+static enum ct_status available_memory(uint64_t *out)
+{
+	const uint64_t limit = ct_oom_limit("/proc/self/cgroup", "/sys/fs/cgroup");
+	struct ct_device_info host;
+	ct_device *cpu;
+	enum ct_status st;
+
+	CT_TRY(ct_device_open("cpu", 0, &cpu));
+	st = ct_device_info(cpu, &host);
+	ct_device_close(cpu);
+	CT_TRY(st);
+	*out = host.free_bytes > 0 ? host.free_bytes : UINT64_MAX;
+	if (limit > 0 && limit < *out)
+		*out = limit;
+	return CT_OK;
+}
+
+/* Otherwise, the kernel would kill a process. Call it before a rank of this host can have allocated its vectors. */
+static enum ct_status check_memory(const struct ct_bench_comm_opts *o, const struct ct_identity *id)
+{
+	const int n_ranks = id->local_world > 0 ? id->local_world : 1;
+	const uint64_t needed = (uint64_t)n_ranks * ct_bench_comm_host_bytes(o, id->world);
+	char max[CT_BYTES_TEXT], need[CT_BYTES_TEXT], have[CT_BYTES_TEXT];
+	uint64_t available;
+
+	CT_TRY(available_memory(&available));
+	if (needed <= available)
+		return CT_OK;
+	return CT_FAIL_HINT(
+		CT_NOMEM, "use a smaller --max, or fewer ranks on each host",
+		"bench comm with --max %s needs at least %s of memory for the vectors of %d rank%s on this host, but %s are available",
+		ct_bytes_text(o->max_bytes, max), ct_bytes_text(needed, need), n_ranks, ct_plural(n_ranks),
+		ct_bytes_text(available, have));
+}
+
 static enum ct_status run_rank(void *user, const struct ct_identity *id)
 {
 	struct bench *b = user;
@@ -313,6 +352,7 @@ static enum ct_status run_rank(void *user, const struct ct_identity *id)
 	struct ct_comm_opts co = {.timeout_ns = (int64_t)(cfg->dist.timeout * 1e9),
 				  .ports = ct_plan_port_range(cfg),
 				  .iface = cfg->dist.iface[0] ? cfg->dist.iface : NULL};
+	CT_TRY(check_memory(o, id));
 	CT_TRY_GOTO(ct_world_join(id, &wo, &world), st, out);
 	if (id->world > 1)
 		CT_TRY_GOTO(ct_watchdog_start(&world, &dog), st, out);
