@@ -4,12 +4,13 @@ import json
 import os
 import random
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 import time
 
-from harness import CTRAIN, DEVICE, SLOW, SOURCE, USAGE, Case, main
+from harness import COMM, CTRAIN, DEVICE, SLOW, SOURCE, USAGE, Case, main
 from test_data import png
 
 
@@ -196,6 +197,16 @@ class Bench(Case):
                 r = self.run_ctrain("bench", "comm", self.config(), "--max", "1024G", "--procs", 2, f"dist.backend={backend}", expect=DEVICE)
                 self.assert_last_says(r, r"--max 1\.00 TiB needs at least 4\.00 TiB of memory for the vectors of 2 ranks on this host, but \S+ [GM]iB are available",
                                       "hint: use a smaller --max")
+
+    def test_comm_killed(self):
+        """There is no checkpoint to continue from."""
+        p = self.start("bench", "comm", self.config(), "--max", 8, "--op", "barrier", "--iters", 1, "--warmup", 100000, "--procs", 2)
+        pid = self.until(lambda: self.rank_pid(1), "rank 1 ran", p)
+        os.kill(pid, signal.SIGKILL)
+        r = p.wait(30)
+        self.assert_code(r, COMM)
+        self.assert_last_says(r, rf"rank 1 \(pid {pid} .*killed by signal 9", "hint:")
+        self.assertNotIn("checkpoint", r.err)
 
     def test_steps_that_are_no_number(self):
         for part, text in (("step", "x"), ("loader", "0")):

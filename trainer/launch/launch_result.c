@@ -33,8 +33,11 @@ static enum ct_status describe_end(struct ct_launcher *l, const struct ct_worker
 		     l->store.opts.host, sig, strsignal(sig), known && f.phase[0] ? "; last seen: " : "",
 		     known ? f.phase : "");
 	if (sig == SIGKILL)
-		ct_witness_explain_kill(&l->witness);
-	ct_error_hint("%s to continue from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
+		ct_witness_explain_kill(&l->witness,
+					l->run_dir ? "a smaller batch or fewer loader threads"
+						   : "fewer ranks, smaller vectors (--max) or a smaller batch");
+	if (l->run_dir)
+		ct_error_hint("%s to continue from the newest checkpoint", ct_plan_how_to_resume(l->cfg));
 	return crash ? CT_BUG : CT_PEER_LOST;
 }
 

@@ -95,7 +95,7 @@ static bool ran_out_of_memory(const struct ct_witness *w)
 	return w->oom_kills >= 0 && ct_oom_kills(GROUPS) > w->oom_kills;
 }
 
-void ct_witness_explain_kill(const struct ct_witness *w)
+void ct_witness_explain_kill(const struct ct_witness *w, const char *less)
 {
 	const uint64_t limit = ct_oom_limit(GROUPS);
 	char bytes[CT_BYTES_TEXT];
@@ -105,11 +105,10 @@ void ct_witness_explain_kill(const struct ct_witness *w)
 					       : "a user or the batch system has used kill -9");
 	else if (limit > 0)
 		ct_error_hint(
-			"the kernel killed it because memory ran out: the limit of its control group is %s; raise it, or use a smaller batch or fewer loader threads",
-			ct_bytes_text(limit, bytes));
+			"the kernel killed it because memory ran out: the limit of its control group is %s; raise it, or use %s",
+			ct_bytes_text(limit, bytes), less);
 	else
-		ct_error_hint(
-			"the kernel killed it because memory ran out; use a smaller batch or fewer loader threads");
+		ct_error_hint("the kernel killed it because memory ran out; use %s", less);
 }
 
 static ct_json *entries_of(const struct ct_witness *w, const struct ct_worker *workers, int node, const char *run_dir)
