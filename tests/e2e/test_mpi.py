@@ -65,6 +65,25 @@ class Training(Mpi):
     def test_row_34_mpich(self):
         self.same_as_shm(MPICH)
 
+    def staged(self, launcher):
+        """On the software GPU, MPI sums the gradients in pinned memory, with the result of shm."""
+        soft = os.path.join(os.path.dirname(os.path.abspath(CTRAIN)), "soft_cudart")
+        if not os.path.exists(os.path.join(soft, "libctrain_cuda.so")):
+            self.skipTest("built without CUDA's headers")
+        sets, env = ("device=cuda", "train.autotune=off"), {"CTRAIN_CUDA_LIBS": soft, "SOFT_GPU_DEVICES": "2"}
+        r = self.mpirun(launcher, 2, *sets, run="mpi", env=env).wait()
+        self.assert_code(r, OK)
+        self.assertEqual(self.metrics("mpi", "run")[0]["backend"], "mpi")
+        self.train("--procs", 2, "dist.backend=shm", *sets, run="shm", env=env)
+        self.assertEqual(self.digest("mpi"), self.digest("shm"))
+        self.assertEqual(self.losses("mpi"), self.losses("shm"))
+
+    def test_staged_openmpi(self):
+        self.staged(OPENMPI)
+
+    def test_staged_mpich(self):
+        self.staged(MPICH)
+
     def test_stop_and_continue(self):
         """A signal to one rank stops all of them after a checkpoint; mpirun passes on the exit code."""
         p, pid = self.stop_rank_1(MPICH)
