@@ -150,10 +150,13 @@ static enum ct_status check_stage(const ct_engine *e, const ct_graph *g, const s
 	const bool stage =
 		ct_graph_node(g, ct_graph_loss(g))->op == CT_OP_OUTPUT || o->contexts > 1 || o->input_gradient;
 
-	return stage && !e->ops->stages
-		       ? CT_FAIL(CT_UNSUPPORTED, "the engine \"%s\" cannot compute the stages of a pipeline",
-				 e->ops->name)
-		       : CT_OK;
+	if (stage && !e->ops->stages)
+		return CT_FAIL(CT_UNSUPPORTED, "the engine \"%s\" cannot compute the stages of a pipeline",
+			       e->ops->name);
+	if (stage && o->precision == CT_PRECISION_FP16)
+		return CT_FAIL_HINT(CT_UNSUPPORTED, "use precision bf16",
+				    "a pipeline cannot compute in precision fp16: its stages would have different loss scales");
+	return CT_OK;
 }
 
 enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_net_opts *opts, ct_net **out)

@@ -103,12 +103,17 @@ static enum ct_status cuda_net_open(ct_net *net)
 
 	CT_TRY_ALLOC(cn = CT_NEW(struct cuda_net));
 	net->impl = cn;
-	enum ct_status st = ct__cudnn_check(
-		cudnnSetStream(((struct cuda_engine *)net->engine)->cudnn, cuda_stream(net)), "cudnnSetStream");
+	cn->memory = CT_NEW_ARRAY(struct cuda_block, (size_t)net->opts.contexts);
+	enum ct_status st =
+		!cn->memory ? CT_NOMEM
+			    : ct__cudnn_check(cudnnSetStream(((struct cuda_engine *)net->engine)->cudnn, cuda_stream(net)),
+					      "cudnnSetStream");
 	if (st == CT_OK)
 		st = ct__cuda_count_elems(net);
-	if (st < 0)
+	if (st < 0) {
+		ct_free(cn->memory);
 		ct_free(cn);
+	}
 	return st;
 }
 
@@ -117,6 +122,7 @@ static void cuda_net_close(ct_net *net)
 	struct cuda_net *cn = net->impl;
 
 	ct_device_mem_free(net->engine->device, cn->weights);
+	ct_free(cn->memory);
 	ct_free(cn);
 }
 
@@ -246,6 +252,7 @@ const struct ct_engine_ops ct__engine_ops_cuda = {
 	.precision = cuda_precision,
 	.gathers = true,
 	.writes_half = cuda_writes_half,
+	.stages = true,
 	.arenas = &ct__arena_ops_cuda,
 	.supports = cuda_supports,
 };

@@ -71,7 +71,9 @@ void each_engine(void (*test)(const char *engine))
 void vary_norms(ct_net *net)
 {
 	const ct_graph *g = ct_net_graph(net);
+	struct ct_mirror m;
 
+	assert_ok(ct_mirror_open(ct_net_params(net), CT_MIRROR_WRITE, ct_engine_stream(ct_net_engine(net)), &m));
 	for (int i = 0; i < ct_graph_n_params(g); i++) {
 		const struct ct_param *p = ct_graph_param(g, i);
 		if (p->kind != CT_PARAM_BN_WEIGHT && p->kind != CT_PARAM_BN_BIAS)
@@ -81,9 +83,10 @@ void vary_norms(ct_net *net)
 		fill_floats(1000 + (uint32_t)i, x, p->n);
 		for (size_t k = 0; k < p->n; k++)
 			x[k] = p->kind == CT_PARAM_BN_WEIGHT ? 1 + 0.5f * x[k] : 0.3f * x[k];
-		assert_ok(import_now(net, on_host(ct_net_params(net)), i, x));
+		assert_ok(ct_net_import(net, &m, i, x));
 		ct_free(x);
 	}
+	assert_ok(ct_mirror_close(&m));
 }
 
 void fill_floats(uint32_t stream, float *x, size_t n)

@@ -111,6 +111,8 @@ static enum ct_status backward_node(struct cuda_program *p, int id)
 	case CT_OP_SOFTMAX_XENT:
 	case CT_OP_MSE:
 		return backward_loss(p, id);
+	case CT_OP_OUTPUT:
+		return ct__cuda_backward_output(p, id);
 	case CT_OP_MAX_POOL:
 	case CT_OP_AVG_POOL:
 	case CT_OP_GLOBAL_AVG_POOL:
@@ -125,7 +127,6 @@ static enum ct_status backward_node(struct cuda_program *p, int id)
 	case CT_OP_RELU:
 	case CT_OP_INPUT:
 	case CT_OP_FLATTEN: /* its users have written the gradient of its input */
-	case CT_OP_OUTPUT:  /* not supported */
 	case CT_N_OPS:
 		break;
 	}
@@ -152,5 +153,5 @@ enum ct_status ct__cuda_compile_backward(struct cuda_program *p)
 		CT_TRY(slice_done(p, id, cuda_node(p, id)->weight));
 		CT_TRY(slice_done(p, id, cuda_node(p, id)->bias));
 	}
-	return CT_OK;
+	return p->base.net->opts.input_gradient ? ct__cuda_backward_input(p) : CT_OK;
 }

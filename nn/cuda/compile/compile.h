@@ -26,6 +26,14 @@ enum ct_status ct__cuda_backward_norm(struct cuda_program *p, const struct cuda_
 /* Appends the task d = dy where the ReLU `node` passes its input, else 0 (backward.c). */
 enum ct_status ct__cuda_relu_backward(struct cuda_program *p, int node, const struct cuda_gradient *dy, int d) CT_MUST_CHECK;
 
+/* stage.c: append the tasks of CT_OP_OUTPUT, and the task that gives the gradient of the input to the caller. */
+enum ct_status ct__cuda_forward_output(struct cuda_program *p, int id) CT_MUST_CHECK;
+enum ct_status ct__cuda_backward_output(struct cuda_program *p, int id) CT_MUST_CHECK;
+enum ct_status ct__cuda_backward_input(struct cuda_program *p) CT_MUST_CHECK;
+/* Appends a task that copies an array of the caller to a buffer, or a buffer to such an array. */
+enum ct_status ct__cuda_copy_task(struct cuda_program *p, int id, enum cuda_kind kind, enum cuda_array array, size_t row_bytes,
+			     int buffer) CT_MUST_CHECK;
+
 /* A convolution or linear layer in one direction. */
 struct cuda_conv {
 	int node;
@@ -59,7 +67,8 @@ float *ct__cuda_param(const struct cuda_program *p, int param);
  * needs its value, or else a new one. */
 enum ct_status ct__cuda_own_value(struct cuda_program *p, int node, int in) CT_MUST_CHECK;
 enum ct_status ct__cuda_new_value(struct cuda_program *p, int node) CT_MUST_CHECK;
-/* No gradient is needed for the input of the graph, and for values that depend only on frozen parameters. */
+/* No gradient is needed for the input of the graph, unless the net has input_gradient, and for values that depend only on
+ * frozen parameters. */
 bool ct__cuda_needs_gradient(const struct cuda_program *p, int node);
 /* A new buffer for a part of the gradient of `node`, which is large enough for the gradient of every value of this shape. */
 enum ct_status ct__cuda_new_gradient(struct cuda_program *p, int node, int *buffer) CT_MUST_CHECK;

@@ -3,18 +3,12 @@
 #include "base/mem.h"
 #include "nn/cuda/compile/compile.h"
 
-/* A task that copies an array of the batch to the device. Adds a buffer if *buffer is CUDA_NONE. */
-static enum ct_status copy_in(struct cuda_program *p, int id, enum cuda_batch_array array, size_t row_bytes,
-			      int *buffer)
+/* Adds a buffer if *buffer is CUDA_NONE. */
+static enum ct_status copy_in(struct cuda_program *p, int id, enum cuda_array array, size_t row_bytes, int *buffer)
 {
-	struct cuda_task *t;
-
 	if (*buffer == CUDA_NONE)
 		CT_TRY(ct__cuda_buffer(p, row_bytes * (size_t)p->base.n, buffer));
-	CT_TRY(ct__cuda_task(p, id, CUDA_COPY_IN, &t));
-	t->copy.array = array;
-	t->copy.row_bytes = row_bytes;
-	return ct__cuda_refer(p, &t->copy.to, *buffer);
+	return ct__cuda_copy_task(p, id, CUDA_COPY_IN, array, row_bytes, *buffer);
 }
 
 /* Labels that the gather task writes. */
@@ -235,13 +229,14 @@ static enum ct_status forward_node(struct cuda_program *p, int id)
 	case CT_OP_SOFTMAX_XENT:
 	case CT_OP_MSE:
 		return forward_loss(p, id);
+	case CT_OP_OUTPUT:
+		return ct__cuda_forward_output(p, id);
 	case CT_OP_LINEAR: /* these are in groups */
 	case CT_OP_CONV2D:
 	case CT_OP_BATCH_NORM:
 	case CT_OP_ADD:
 	case CT_OP_RELU:
 	case CT_OP_FLATTEN: /* shares the value of its input */
-	case CT_OP_OUTPUT:  /* not supported */
 	case CT_N_OPS:
 		break;
 	}

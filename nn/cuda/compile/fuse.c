@@ -29,7 +29,8 @@ static enum ct_status check_node(const struct cuda_program *p, int id)
 {
 	const struct ct_node *node = cuda_node(p, id);
 	const struct cuda_value *in = node->in[0] < 0 ? NULL : ct__cuda_value(p, node->in[0]);
-	const bool any_layout = keeps_layout(node->op) || node->op == CT_OP_LINEAR || node->op == CT_OP_FLATTEN;
+	const bool any_layout = keeps_layout(node->op) || node->op == CT_OP_LINEAR || node->op == CT_OP_FLATTEN ||
+				node->op == CT_OP_OUTPUT; /* of NCHW, in which flattening changes nothing */
 
 	if ((in && !any_layout && !same_shape(in->shape, cuda_node(p, node->in[0])->shape)) ||
 	    (node->op == CT_OP_ADD && !same_shape(in->shape, ct__cuda_value(p, node->in[1])->shape)))
@@ -45,7 +46,7 @@ static enum ct_status describe_value(struct cuda_program *p, int id)
 
 	CT_TRY(check_node(p, id));
 	*v = (struct cuda_value){.root = id, .user = CUDA_NONE, .buffer = CUDA_NONE};
-	v->needs_gradient = ct_graph_trains(p->base.graph, id) ||
+	v->needs_gradient = ct_graph_trains(p->base.graph, id) || (id == 0 && p->base.net->opts.input_gradient) ||
 			    (node->in[0] >= 0 && p->values[node->in[0]].needs_gradient) ||
 			    (node->in[1] >= 0 && p->values[node->in[1]].needs_gradient);
 	v->gradient = (struct cuda_gradient){.buffer = CUDA_NONE, .second = CUDA_NONE};

@@ -33,3 +33,25 @@ extern "C" cudaError_t ct__k_input(const struct ct__k_input_args *a, cudaStream_
 {
 	CT_FOR_TYPE(a->type, launch_input, a, s)
 }
+
+/* One element of y per thread. */
+template <class T> static __global__ void output(const struct ct__k_output_args a)
+{
+	const size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x, plane = (size_t)a.h * a.w;
+
+	if (i >= a.n * a.c * plane)
+		return;
+	const size_t row = i / (a.c * plane), c = i / plane % a.c, pixel = i % plane;
+
+	a.y[i] = to_float(static_cast<const T *>(a.x)[(row * plane + pixel) * a.cp + c]);
+}
+
+template <class T> static cudaError_t launch_output(const struct ct__k_output_args *a, cudaStream_t s)
+{
+	return ct__launch(output<T>, blocks_for((size_t)a->n * a->c * a->h * a->w, BLOCK), BLOCK, 0, s, *a);
+}
+
+extern "C" cudaError_t ct__k_output(const struct ct__k_output_args *a, cudaStream_t s)
+{
+	CT_FOR_TYPE(a->type, launch_output, a, s)
+}

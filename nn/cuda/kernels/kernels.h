@@ -31,6 +31,15 @@ struct ct__k_input_args {
 };
 cudaError_t ct__k_input(const struct ct__k_input_args *a, cudaStream_t s);
 
+/* Converts x [N,H,W,cp] to y, float [N,C,H,W]. */
+struct ct__k_output_args {
+	const void *x;
+	float *y;
+	int n, h, w, c, cp;
+	enum ct_dtype type; /* of x */
+};
+cudaError_t ct__k_output(const struct ct__k_output_args *a, cudaStream_t s);
+
 /* Computes the input y [N,H,W,cp] from images in device memory, as ct__k_input does from the pixels of a batch, and writes the labels and
  * shares of the rows. base/image_row.h describes a row. There are at most 4 channels. */
 struct ct__k_gather_args {

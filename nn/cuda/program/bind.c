@@ -10,7 +10,7 @@ static struct cuda_net *net_of(const struct cuda_program *p)
 
 void *ct__cuda_at(const struct cuda_program *p, int buffer)
 {
-	return net_of(p)->memory.at + p->buffers[buffer].offset;
+	return net_of(p)->memory[p->base.context].at + p->buffers[buffer].offset;
 }
 
 static void set_pointer(struct cuda_task *t, size_t field, const void *address)
@@ -77,14 +77,23 @@ static enum ct_status grow(ct_net *net, struct cuda_block *b, const char *purpos
 static enum ct_status need_memory(ct_net *net)
 {
 	struct cuda_net *cn = net->impl;
-	size_t memory = 0, workspace = 0;
+	size_t workspace = 0;
 
 	for (const struct cuda_program *p = cn->programs; p; p = p->next) {
-		memory = p->plan.bytes > memory ? p->plan.bytes : memory;
+		CT_TRY(grow(net, &cn->memory[p->base.context], "activations", p->plan.bytes));
 		workspace = p->workspace_bytes > workspace ? p->workspace_bytes : workspace;
 	}
-	CT_TRY(grow(net, &cn->memory, "activations", memory));
 	return grow(net, &cn->workspace, "the workspace", workspace);
+}
+
+static size_t activation_bytes(const ct_net *net)
+{
+	const struct cuda_net *cn = net->impl;
+	size_t bytes = 0;
+
+	for (int i = 0; i < net->opts.contexts; i++)
+		bytes += cn->memory[i].bytes;
+	return bytes;
 }
 
 /* Adds to a CT_NOMEM error how many rows would fit, if memory grows with the number of rows and the workspace stays. */
@@ -96,9 +105,10 @@ static enum ct_status hint_rows(const struct cuda_program *p)
 
 	ct_error_save(&failure);
 	if (ct_device_info(p->base.net->engine->device, &info) == CT_OK && p->plan.bytes > 0) {
-		const double available = (double)(info.free_bytes + cn->memory.bytes + cn->workspace.bytes) -
-					 (double)p->workspace_bytes;
-		const double rows = 0.98 * available / ((double)p->plan.bytes / p->base.n);
+		const double available =
+			(double)(info.free_bytes + activation_bytes(p->base.net) + cn->workspace.bytes) -
+			(double)p->workspace_bytes;
+		const double rows = 0.98 * available / ((double)p->plan.bytes / p->base.n) / p->base.net->opts.contexts;
 		const int most = rows < 1 ? 0 : rows < p->base.n ? (int)rows : p->base.n - 1;
 
 		(void)ct_error_restore(&failure);
@@ -122,7 +132,8 @@ enum ct_status ct__cuda_bind(struct cuda_program *p)
 	if (st < 0)
 		return st == CT_NOMEM ? hint_rows(p) : st;
 	CT_TRY(bind_tasks(p));
-	net->memory.activations = cn->memory.bytes > net->memory.activations ? cn->memory.bytes : net->memory.activations;
+	const size_t bytes = activation_bytes(net);
+	net->memory.activations = bytes > net->memory.activations ? bytes : net->memory.activations;
 	net->memory.workspace = cn->workspace.bytes > net->memory.workspace ? cn->workspace.bytes : net->memory.workspace;
 	net->memory.activations_unplanned += p->plan.unplanned_bytes;
 	return CT_OK;
@@ -141,8 +152,11 @@ void ct__cuda_unbind(struct cuda_program *p)
 	if (cn->programs)
 		return;
 	ct_device_mem_free(d, cn->workspace.at);
-	ct_device_mem_free(d, cn->memory.at);
-	cn->workspace = cn->memory = (struct cuda_block){0};
+	cn->workspace = (struct cuda_block){0};
+	for (int i = 0; i < p->base.net->opts.contexts; i++) {
+		ct_device_mem_free(d, cn->memory[i].at);
+		cn->memory[i] = (struct cuda_block){0};
+	}
 }
 
 enum ct_status ct__cuda_take_memory(struct cuda_program *p)

@@ -34,20 +34,24 @@ struct cuda_engine {
 struct cuda_net {
 	void *weights;               /* the parameter arena in the type of activations; NULL if that is fp32 */
 	uint64_t weights_generation; /* generation of the parameter arena whose values are in `weights` */
-	/* The memory for the values and the workspace of all programs. Only one program runs at a time, so each block is only as large
-	 * as the program that needs most. */
+	/* The memory for the values of the programs of each context, and the workspace of all programs. Only one program runs at a
+	 * time, so each block is only as large as the program that needs most. */
 	struct cuda_block {
 		char *at;
 		size_t bytes;
-	} memory, workspace;
+	} *memory, workspace; /* memory [contexts] */
 	int n_blocks;                  /* changes whenever a block moves */
 	struct cuda_program *programs; /* the programs that use the memory */
 };
 
 enum cuda_kind {
-	CUDA_COPY_IN, /* copies an array of the batch to the device */
+	CUDA_COPY_IN, /* copies an array of the caller to the device */
+	CUDA_COPY_OUT,
 	CUDA_INPUT,
 	CUDA_GATHER, /* CUDA_INPUT for a batch with `rows` */
+	CUDA_INPUT_BACKWARD,
+	CUDA_OUTPUT,
+	CUDA_OUTPUT_BACKWARD,
 	CUDA_PLAN,
 	CUDA_MAP,
 	CUDA_CONVERT,
@@ -70,17 +74,27 @@ enum cuda_kind {
 	CUDA_SLICE_DONE /* the gradient of a parameter is final */
 };
 
-/* The arrays of struct ct_batch. */
-enum cuda_batch_array { CUDA_BATCH_X, CUDA_BATCH_ROWS, CUDA_BATCH_LABELS, CUDA_BATCH_LABELS_B, CUDA_BATCH_MIX, CUDA_BATCH_TARGETS };
+/* The arrays of struct ct_batch, and those of struct ct_backward_opts. */
+enum cuda_array {
+	CUDA_BATCH_X,
+	CUDA_BATCH_ROWS,
+	CUDA_BATCH_LABELS,
+	CUDA_BATCH_LABELS_B,
+	CUDA_BATCH_MIX,
+	CUDA_BATCH_TARGETS,
+	CUDA_BATCH_Y,
+	CUDA_BACKWARD_DY,
+	CUDA_BACKWARD_DX
+};
 
 struct cuda_task {
 	enum cuda_kind kind;
 	int node; /* of the graph */
 	union {
 		struct {
-			enum cuda_batch_array array;
+			enum cuda_array array;
 			size_t row_bytes;
-			void *to;
+			void *at; /* on the device */
 		} copy;
 		struct {
 			const struct ct__cudnn_choice *choice;
@@ -93,6 +107,7 @@ struct cuda_task {
 		} sync;
 		int param; /* CUDA_SLICE_DONE */
 		struct ct__k_input_args input;
+		struct ct__k_output_args output;
 		struct ct__k_gather_args gather;
 		struct ct__k_map_args map;
 		struct ct__k_convert_args convert;

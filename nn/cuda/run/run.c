@@ -18,8 +18,15 @@ struct pass {
 	cudaStream_t stream; /* on->handle */
 };
 
-static const void *batch_array(const struct ct_batch *b, enum cuda_batch_array which)
+/* Returns NULL if the batch is not mixed, or has the other kind of input, or is read by the kernels where it is. */
+static const void *array_in(const struct pass *pass, enum cuda_array which)
 {
+	const struct ct_batch *b = pass->batch;
+
+	if (which == CUDA_BACKWARD_DY)
+		return pass->opts->dy;
+	if (b->on_device)
+		return NULL;
 	switch (which) {
 	case CUDA_BATCH_X:
 		return b->x;
@@ -33,19 +40,35 @@ static const void *batch_array(const struct ct_batch *b, enum cuda_batch_array w
 		return b->mix;
 	case CUDA_BATCH_TARGETS:
 		return b->targets;
+	case CUDA_BATCH_Y: /* these are written */
+	case CUDA_BACKWARD_DX:
+	case CUDA_BACKWARD_DY:
+		break;
 	}
 	return NULL;
 }
 
-static enum ct_status run_copy(const struct pass *pass, const struct cuda_task *t)
+static int rows_of(const struct pass *pass)
 {
-	const void *from = batch_array(pass->batch, t->copy.array);
+	return pass->batch ? pass->batch->n : pass->p->base.n;
+}
+
+static enum ct_status run_copy_in(const struct pass *pass, const struct cuda_task *t)
+{
+	const void *from = array_in(pass, t->copy.array);
 	const ct_engine *e = pass->p->base.net->engine;
 
-	/* The batch is not mixed, or has the other kind of input, or the kernels read it where it is. */
-	if (!from || pass->batch->on_device)
+	if (!from)
 		return CT_OK;
-	return ct_device_copy(e->device, t->copy.to, from, t->copy.row_bytes * (size_t)pass->batch->n, e->stream);
+	return ct_device_copy(e->device, t->copy.at, from, t->copy.row_bytes * (size_t)rows_of(pass), e->stream);
+}
+
+static enum ct_status run_copy_out(const struct pass *pass, const struct cuda_task *t)
+{
+	float *to = t->copy.array == CUDA_BATCH_Y ? pass->batch->y : pass->opts->dx;
+	const ct_engine *e = pass->p->base.net->engine;
+
+	return ct_device_copy(e->device, to, t->copy.at, t->copy.row_bytes * (size_t)rows_of(pass), e->stream);
 }
 
 static enum ct_status run_loss(const struct pass *pass, const struct cuda_task *t)
@@ -120,11 +143,19 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 
 	switch (t->kind) {
 	case CUDA_COPY_IN:
-		return run_copy(pass, t);
+		return run_copy_in(pass, t);
+	case CUDA_COPY_OUT:
+		return run_copy_out(pass, t);
 	case CUDA_INPUT:
 		return run_input(pass, t);
 	case CUDA_GATHER:
 		return run_gather(pass, t);
+	case CUDA_OUTPUT:
+		return ct_cuda_launched(pass->on, ct__k_output(&t->output, s), "output");
+	case CUDA_INPUT_BACKWARD:
+		return ct_cuda_launched(pass->on, ct__k_output(&t->output, s), "gradient of the input");
+	case CUDA_OUTPUT_BACKWARD:
+		return ct_cuda_launched(pass->on, ct__k_input(&t->input, s), "gradient of the output");
 	case CUDA_PLAN:
 		CT_TRY(ct_cuda_library_posted(pass->on,
 					      ct__cudnn_plan_execute(t->plan.choice->plan, t->plan.pack, e->cudnn),
