@@ -117,7 +117,7 @@ struct ct_batch {
 	const float *targets;    /* [n,C], for MSE */
 	const int32_t *labels_b; /* [n] second label of mixed rows (mixup, cutmix), or NULL */
 	const float *mix;        /* [n] weight of `labels` in the loss of a row; that of labels_b is 1 - mix */
-	float *y;                /* [n,C,H,W] if the graph ends with CT_OP_OUTPUT: the forward pass writes the output there */
+	float *y;                /* [n,C,H,W] host memory, if the graph ends with CT_OP_OUTPUT: posted work writes the output there */
 	uint64_t first;          /* position of row 0 in the global batch; dropout masks depend on it and on the step */
 	/* The arrays are in device memory and were checked (ct_program_check_batch) before they were copied to it. If
 	 * false, they are in memory that the host can read. */
@@ -162,7 +162,7 @@ struct ct_backward_opts {
 	bool accumulate; /* add to the existing gradients instead of replacing them */
 	/* [n,C,H,W], with all n rows of the program. If the graph ends with CT_OP_OUTPUT, the pass begins with dy, the gradient
 	 * of the output, and `scale` has no effect. If opts.input_gradient was set, the gradient of the input is written to
-	 * dx. Both are host memory, which the CPU engines use when the pass runs. */
+	 * dx. Both are host memory (ct_device_host_alloc), which posted work uses. */
 	const float *dy;
 	float *dx;
 	/* Called for each slice, when the work that makes the gradient of slice i final has been posted. Slices of the

@@ -14,6 +14,7 @@
 struct cuda_update {
 	void *segments, *chunks, *parts, *sums, *factors, *control;
 	int n_parts;
+	double *host_sums; /* [2 * n_chunks] pinned; NULL until a stage of a pipeline needs it */
 };
 
 _Static_assert((int)CT__K_BAD_LOSS == (int)CT_UPDATE_BAD_LOSS && (int)CT__K_BAD_NORM == (int)CT_UPDATE_BAD_NORM &&
@@ -122,6 +123,7 @@ static void close_update(ct_net *net, struct ct_update *u)
 
 	if (!c)
 		return;
+	ct_device_host_free(d, c->host_sums);
 	ct_device_mem_free(d, c->control);
 	ct_device_mem_free(d, c->factors);
 	ct_device_mem_free(d, c->sums);
@@ -191,10 +193,40 @@ static struct ct__k_update_args update_args(const ct_net *net, const struct ct_u
 	return a;
 }
 
+/* The other stages of the model have parts of the norm, which the host sums. Replaces the sum of the first chunk by the
+ * sum over all chunks of all stages, and those of the other chunks by 0. */
+static enum ct_status sum_over_stages(const ct_net *net, const struct ct_update *u, const struct ct__k_update_args *a)
+{
+	struct cuda_update *c = u->impl;
+	ct_device *d = net->engine->device;
+	ct_stream *s = net->engine->stream;
+	const size_t bytes = 2 * (size_t)u->n_chunks * sizeof(double);
+	double squares = 0;
+	void *host;
+
+	if (!c->host_sums) {
+		CT_TRY(ct_device_host_alloc(d, bytes, &host));
+		c->host_sums = host;
+	}
+	CT_TRY(ct_cuda_launched(s, ct__k_update_sums(a, cuda_stream(net)), "norm of the gradient"));
+	CT_TRY(ct_device_copy(d, c->host_sums, c->sums, bytes, s));
+	CT_TRY(ct_stream_sync(s, CT_FOREVER));
+	for (int64_t i = 0; i < u->n_chunks; i++)
+		squares += c->host_sums[2 * i];
+	CT_TRY(u->sum_stages(u->sum_stages_user, &squares));
+	memset(c->host_sums, 0, bytes);
+	c->host_sums[0] = squares;
+	return ct_device_copy(d, c->sums, c->host_sums, bytes, s);
+}
+
 static enum ct_status post_update(ct_net *net, const struct ct_update *u)
 {
-	const struct ct__k_update_args a = update_args(net, u);
+	struct ct__k_update_args a = update_args(net, u);
 
+	if (u->sum_stages && a.need_norm) {
+		CT_TRY(sum_over_stages(net, u, &a));
+		a.summed = 1;
+	}
 	return ct_cuda_launched(net->engine->stream, ct__k_update(&a, cuda_stream(net)), "update of the parameters");
 }
 

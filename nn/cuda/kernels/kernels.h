@@ -259,6 +259,7 @@ enum { CT__K_PART_ELEMS = 1024 };
 struct ct__k_update_args {
 	int kind; /* CT__K_SGD ... */
 	int nesterov, need_norm;
+	int summed; /* 1: `sums` has the squares of the gradients already (ct__k_update_sums) */
 	double momentum, weight_decay, beta1, beta2, eps, trust, clip_norm;
 	/* Loss scale in device memory, by which the gradients are multiplied; NULL: they are not. Updates stop if it falls below
 	 * loss_scale_min. After loss_scale_interval updates without overflow it is doubled. */
@@ -283,6 +284,8 @@ struct ct__k_update_args {
 	float *result;     /* [CT__K_RESULTS] */
 };
 cudaError_t ct__k_update(const struct ct__k_update_args *a, cudaStream_t s);
+/* Only computes the sums of the squares of the gradients: sums[2 * i] of chunk i. */
+cudaError_t ct__k_update_sums(const struct ct__k_update_args *a, cudaStream_t s);
 
 enum ct__k_arena_op {
 	CT__K_ARENA_ADD,     /* a += b */

@@ -322,9 +322,14 @@ static cudaError_t for_chunks(void (*kernel)(struct ct__k_update_args), const st
 	return ct__launch(kernel, (unsigned)a->n_chunks, BLOCK, 0, s, *a);
 }
 
+extern "C" cudaError_t ct__k_update_sums(const struct ct__k_update_args *a, cudaStream_t s)
+{
+	return for_chunks(norm_sums, a, s);
+}
+
 extern "C" cudaError_t ct__k_update(const struct ct__k_update_args *a, cudaStream_t s)
 {
-	cudaError_t e = a->need_norm ? for_chunks(norm_sums, a, s) : cudaSuccess;
+	cudaError_t e = a->need_norm && !a->summed ? for_chunks(norm_sums, a, s) : cudaSuccess;
 
 	if (e == cudaSuccess)
 		e = ct__launch(decide, 1, TILE, 0, s, *a);
