@@ -125,11 +125,10 @@ static void check_pipeline(struct ct_checker *k)
 
 	if (c->launch.pipeline == 1 || !ct__check_fine(k, "launch.pipeline"))
 		return;
-	if (strcmp(c->device, "auto") != 0 && strcmp(c->device, "cpu") != 0)
+	if (strcmp(c->device, "auto") != 0 && strcmp(c->device, "cpu") != 0 && strcmp(c->device, "cuda") != 0)
 		ct__check_problem(
 			k, "launch.pipeline",
-			"launch.pipeline=%lld with device=%s: the stages of a pipeline run only on CPUs; set device=cpu, or "
-			"launch.pipeline=1",
+			"launch.pipeline=%lld with device=%s: the stages of a pipeline run only on the devices cpu and cuda",
 			(long long)c->launch.pipeline, c->device);
 	if (c->dist.bucket_mib == CT_CFG_AUTO && ct__check_fine(k, "dist.bucket_mib"))
 		ct__check_problem(

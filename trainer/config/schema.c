@@ -100,7 +100,7 @@ static const struct ct_key keys[] = {
 	{KEY(launch.devices, STR), .example = "0,2", ADVANCED,
 	 .doc = "Indexes of the GPUs to use, for example \"0,2\". If the list has n elements, the rank with local rank r uses element r modulo n. Ranks share a GPU only if the list contains it more than once, for example \"0,0\". Empty: all visible GPUs."},
 	{KEY(launch.pipeline, INT), SHARED, .lo = 1, .hi = 64, .def = "1",
-	 .doc = "Number of stages into which the model is split, for models that are too large for one rank. Each rank computes one stage, so the number of ranks must be a multiple of this number. 1: every rank has the complete model. The micro-batches of train.accumulate pass through the stages one after the other, so use at least 4 times as many micro-batches as stages. It works only on CPUs. See docs/DISTRIBUTED.md."},
+	 .doc = "Number of stages into which the model is split, for models that are too large for one rank. Each rank computes one stage, so the number of ranks must be a multiple of this number. 1: every rank has the complete model. The micro-batches of train.accumulate pass through the stages one after the other, so use at least 4 times as many micro-batches as stages. See docs/DISTRIBUTED.md."},
 	{KEY(launch.threads, INT), .flags = CT_KEY_AUTO, .lo = 1, .hi = 1024, .def = "auto",
 	 .doc = "Number of compute threads of each rank. auto: the number of CPUs that this job may use, divided by the number of ranks on the host. Under Slurm, it is the number of CPUs of the task (--cpus-per-task). If this is 4 or more, and loading includes decoding, warping or color changes, auto reserves one eighth of the CPUs for loader threads."},
 	{KEY(launch.requeue, BOOL), .def = "true",

@@ -29,6 +29,7 @@ static enum ct_status run_stage(struct ct_session *s, struct ct_batch *b, struct
 	CT_TRY(ct_pipeline_receive_input(s->pipe, 0, b->n, t));
 	CT_TRY(ct_pipeline_wait(t));
 	CT_TRY(ct_program_forward(s->eval, b));
+	CT_TRY(ct_stream_sync(ct_engine_stream(s->engine), CT_FOREVER));
 	return ct_pipeline_send_output(s->pipe, b->n, t);
 }
 

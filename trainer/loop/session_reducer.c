@@ -76,6 +76,8 @@ static enum ct_status stage_buckets(struct ct_session *s)
 		const size_t one = s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype);
 		bytes = one > bytes ? one : bytes;
 	}
+	if (s->pipe)
+		CT_TRY(ct_comm_stage(s->comm, s->device, CT_SCALAR_N * sizeof(float)));
 	return ct_comm_stage(s->group, s->device, bytes < STAGE_MAX ? bytes : STAGE_MAX);
 }
 

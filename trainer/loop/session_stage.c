@@ -10,7 +10,8 @@ enum ct_status ct__session_open_pipeline(struct ct_session *s, const char *backe
 	CT_TRY(ct_plan_stages(s->cfg, s->world.id.world, s->world.id.rank, &stages));
 	if (stages.n == 1)
 		return CT_OK;
-	CT_TRY(ct_pipeline_create(&s->world, s->comm, &stages, (uint32_t)s->cfg->train.accumulate, &s->pipe));
+	CT_TRY(ct_pipeline_create(&s->world, s->comm, s->device, &stages, (uint32_t)s->cfg->train.accumulate,
+				  &s->pipe));
 	snprintf(scope, sizeof(scope), "stage%d", stages.stage);
 	opts.scope = scope;
 	s->group = NULL;

@@ -117,6 +117,7 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL,
 				  .ports = ct_plan_port_range(c),
 				  .device = s->device};
+	char scope[32] = "norm";
 	if (!local)
 		CT_TRY(ct_plan_use_comm_settings(c, &s->world.id));
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
@@ -130,8 +131,10 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 	if (c->model.bn != CT_CFG_BN_SYNC || s->world.id.world == 1 || !ct_device_caps(s->device)->async ||
 	    ct_comm_is_staged(s->comm, s->device))
 		return CT_OK;
-	co.scope = "norm";
-	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->norm_comm));
+	if (s->pipe)
+		snprintf(scope, sizeof(scope), "norm%d", s->pipe->stages.stage);
+	co.scope = scope;
+	CT_TRY(ct_comm_open(backend, s->pipe ? &s->pipe->part : &s->world, &co, &s->norm_comm));
 	if (s->watchdog)
 		ct_watchdog_add_comm(s->watchdog, s->norm_comm);
 	if (ct_comm_is_cooperative(s->norm_comm))

@@ -56,7 +56,7 @@ static enum ct_status create_slot(ct_stepper *p, struct step_slot *slot)
 
 static enum ct_status create_slots(ct_stepper *p)
 {
-	const bool async = ct_device_caps(p->s->device)->async;
+	const bool async = ct_device_caps(p->s->device)->async && !p->s->pipe; /* a stage waits for its messages */
 
 	p->stream = ct_engine_stream(p->s->engine);
 	CT_TRY(ct__step_choose_recording(p));

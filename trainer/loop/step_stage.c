@@ -1,7 +1,8 @@
 /* The work of a step on a stage of a pipeline: the micro-batches of the step in the order of trainer/pipeline/schedule.h, and
- * the messages between them. On the CPU, posting work is doing it. */
+ * the messages between them. The messages are in host memory, so the host waits for each pass. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "trainer/loop/step_impl.h"
 #include "trainer/pipeline/schedule.h"
 
@@ -37,6 +38,14 @@ static enum ct_status load(ct_stepper *p, struct step_slot *slot, int context)
 	return CT_OK;
 }
 
+/* The next message needs what the pass has written, or the memory that it has read. */
+static enum ct_status wait_pass(ct_stepper *p)
+{
+	const int64_t deadline = ct_deadline_in(p->timeout_ns);
+
+	return ct__step_waited(p, ct_stream_sync(p->stream, deadline), deadline, "the passes of a micro-batch");
+}
+
 /* Runs one pass. The results of the pass before it are being sent in *t. */
 static enum ct_status run(ct_stepper *p, struct step_slot *slot, const struct ct_pipe_task *task, struct ct_transfer *t)
 {
@@ -55,10 +64,12 @@ static enum ct_status run(ct_stepper *p, struct step_slot *slot, const struct ct
 	if (!task->backward) {
 		CT_TRY(ct__step_forward(p, slot, m, context));
 		CT_TRY(ct_lent_posted(&p->lent));
+		CT_TRY(wait_pass(p));
 		return ct_pipeline_send_output(pipe, m->batch.n, t);
 	}
 	CT_TRY(ct__step_backward(p, slot, m, context, ct_pipeline_is_last(pipe) ? NULL : pipe->dy,
 				 ct_pipeline_is_first(pipe) ? NULL : pipe->dx));
+	CT_TRY(wait_pass(p));
 	return ct_pipeline_send_gradient(pipe, m->batch.n, t);
 }
 
@@ -86,10 +97,13 @@ enum ct_status ct__step_run_stage(ct_stepper *p, struct step_slot *slot)
 	return ct__step_post_scalars(p, slot);
 }
 
-/* Only the last stage has a loss. */
+/* Only the last stage has a loss. The next operation of this communicator is a message of the host. */
 enum ct_status ct__step_sum_scalars(ct_stepper *p)
 {
 	struct ct_session *s = p->s;
+	const int64_t deadline = ct_deadline_in(p->timeout_ns);
 
-	return ct_comm_post_allreduce(s->comm, ct_arena_at(s->scalars, 0), CT_SCALAR_UPDATE, CT_F32, CT_SUM, p->stream);
+	CT_TRY(ct_comm_post_allreduce(s->comm, ct_arena_at(s->scalars, 0), CT_SCALAR_UPDATE, CT_F32, CT_SUM,
+				      p->stream));
+	return ct__step_waited(p, ct_stream_sync(p->stream, deadline), deadline, "the sums of a step");
 }

@@ -7,8 +7,8 @@
 
 enum { TAG_FORWARD, TAG_BACKWARD };
 
-enum ct_status ct_pipeline_create(const struct ct_world *w, ct_comm *world, const struct ct_stages *stages,
-				  uint32_t n_micros, struct ct_pipeline **out)
+enum ct_status ct_pipeline_create(const struct ct_world *w, ct_comm *world, ct_device *device,
+				  const struct ct_stages *stages, uint32_t n_micros, struct ct_pipeline **out)
 {
 	struct ct_pipeline *p;
 	int *stage_of;
@@ -16,6 +16,7 @@ enum ct_status ct_pipeline_create(const struct ct_world *w, ct_comm *world, cons
 	CT_TRY_ALLOC(p = CT_NEW(struct ct_pipeline));
 	p->stages = *stages;
 	p->world = world;
+	p->device = device;
 	p->n_contexts = ct_pipe_in_flight(stages->n, stages->stage, (int)n_micros);
 	stage_of = CT_NEW_ARRAY(int, (size_t)w->id.world);
 	for (int q = 0; stage_of && q < w->id.world; q++)
@@ -33,12 +34,12 @@ enum ct_status ct_pipeline_create(const struct ct_world *w, ct_comm *world, cons
 static void free_buffers(struct ct_pipeline *p)
 {
 	for (int i = 0; i < p->n_contexts; i++) {
-		ct_free(p->x[i]);
+		ct_device_host_free(p->device, p->x[i]);
 		p->x[i] = NULL;
 	}
-	ct_free(p->y);
-	ct_free(p->dy);
-	ct_free(p->dx);
+	ct_device_host_free(p->device, p->y);
+	ct_device_host_free(p->device, p->dy);
+	ct_device_host_free(p->device, p->dx);
 	p->y = p->dy = p->dx = NULL;
 	p->x_room = p->y_room = 0;
 }
@@ -94,6 +95,15 @@ static size_t row_elems(const ct_graph *g, int node)
 	return (size_t)s->c * (size_t)s->h * (size_t)s->w;
 }
 
+static enum ct_status alloc_buffer(struct ct_pipeline *p, size_t elems, float **out)
+{
+	void *memory;
+
+	CT_TRY(ct_device_host_alloc(p->device, elems * sizeof(float), &memory));
+	*out = memory;
+	return CT_OK;
+}
+
 /* The first stage also has memory for its input: images as floats are read again by the backward pass, when the loader
  * has taken its batch back. */
 enum ct_status ct_pipeline_reserve(struct ct_pipeline *p, const ct_graph *stage, int rows)
@@ -108,10 +118,10 @@ enum ct_status ct_pipeline_reserve(struct ct_pipeline *p, const ct_graph *stage,
 	const size_t x = x_room > p->x_room ? x_room : p->x_room, y = y_room > p->y_room ? y_room : p->y_room;
 	free_buffers(p);
 	for (int i = 0; i < p->n_contexts; i++)
-		CT_TRY_ALLOC(p->x[i] = CT_NEW_ARRAY(float, x));
-	CT_TRY_ALLOC(p->dx = CT_NEW_ARRAY(float, x));
-	CT_TRY_ALLOC(p->y = CT_NEW_ARRAY(float, y));
-	CT_TRY_ALLOC(p->dy = CT_NEW_ARRAY(float, y));
+		CT_TRY(alloc_buffer(p, x, &p->x[i]));
+	CT_TRY(alloc_buffer(p, x, &p->dx));
+	CT_TRY(alloc_buffer(p, y, &p->y));
+	CT_TRY(alloc_buffer(p, y, &p->dy));
 	p->x_room = x;
 	p->y_room = y;
 	return CT_OK;

@@ -17,20 +17,22 @@
 struct ct_pipeline {
 	struct ct_stages stages; /* of this rank */
 	ct_comm *world;          /* borrowed: messages between stages */
+	ct_device *device;       /* borrowed */
 	struct ct_world part;    /* the ranks that compute the same stage */
 	ct_graph *whole;         /* the complete model, for the images of the first epoch */
 	int n_contexts;          /* micro-batches in flight */
 	int first[CT_MAX_STAGES + 1];
-	/* Host memory for the values at both ends of the stage: for each context, its input; then its output, the gradient of
-	 * the output, and the gradient of the input. */
+	/* Host memory (ct_device_host_alloc) for the values at both ends of the stage: for each context, its input; then its
+	 * output, the gradient of the output, and the gradient of the input. */
 	float *x[CT_MAX_STAGES], *y, *dy, *dx;
 	size_t in_elems, out_elems; /* of one row; 0 at the ends of the pipeline */
 	size_t x_room, y_room;      /* elements that the arrays above have */
 };
 
-/* Makes the world of the ranks that compute the same stage. Borrows the communicator of all ranks. */
-enum ct_status ct_pipeline_create(const struct ct_world *w, ct_comm *world, const struct ct_stages *stages,
-				  uint32_t n_micros, struct ct_pipeline **out) CT_MUST_CHECK;
+/* Makes the world of the ranks that compute the same stage. Borrows the communicator of all ranks, and the device. */
+enum ct_status ct_pipeline_create(const struct ct_world *w, ct_comm *world, ct_device *device,
+				  const struct ct_stages *stages, uint32_t n_micros,
+				  struct ct_pipeline **out) CT_MUST_CHECK;
 void ct_pipeline_destroy(struct ct_pipeline *p);
 /* Replaces the graph of a model by the graph of this rank's stage. The first graph determines the cuts; it becomes
  * p->whole. Later graphs are the same model for other image sizes. */

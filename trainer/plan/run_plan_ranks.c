@@ -57,13 +57,6 @@ enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, st
 		return CT_FAIL_HINT(CT_CONFIG, "use a multiple, for example --procs with the number of stages",
 				    "launch.pipeline=%d does not divide the %d rank%s of this run", n, world,
 				    ct_plural(world));
-	struct ct_plan_devices d;
-	if (n > 1)
-		CT_TRY(ct_plan_devices(c, &d));
-	if (n > 1 && strcmp(d.kind, "cpu") != 0)
-		return CT_FAIL_HINT(CT_CONFIG, "set device=cpu, or launch.pipeline=1",
-				    "launch.pipeline=%d with device=%s: the stages of a pipeline run only on CPUs", n,
-				    d.kind);
 	if (n > 1 && n < world && strcmp(c->dist.backend, "mpi") == 0)
 		return CT_FAIL_HINT(
 			CT_CONFIG, "use another dist.backend, or as many stages as ranks",
