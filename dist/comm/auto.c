@@ -11,15 +11,18 @@ struct answer {
 	char why[256]; /* why this rank cannot use nccl; "": it can */
 };
 
-/* Makes the prefix of the keys. All ranks call this equally often. */
-static enum ct_status choose_prefix(const struct ct_world *w, char *buf, size_t len)
+/* Makes the prefix of the keys. All ranks of the communicator call this equally often. Other parts of the world use the
+ * same store, so it contains the scope and ranks of the complete world. */
+static enum ct_status choose_prefix(const struct ct_world *w, const char *scope, char *buf, size_t len)
 {
-	char key[96];
+	char key[128];
 	int64_t n;
 
-	snprintf(key, sizeof(key), "auto/%d/opened/%d", w->id.restart, w->id.rank);
+	if (!scope)
+		scope = CT_COMM_DEFAULT_SCOPE;
+	snprintf(key, sizeof(key), "auto/%s/%d/opened/%d", scope, w->id.restart, w->peers[w->id.rank].rank);
 	CT_TRY(ct_store_add(w->store, key, 1, &n));
-	snprintf(buf, len, "auto/%d/%lld", w->id.restart, (long long)n);
+	snprintf(buf, len, "auto/%s/%d/%lld", scope, w->id.restart, (long long)n);
 	return CT_OK;
 }
 
@@ -29,10 +32,10 @@ static enum ct_status read_answer(const struct ct_world *w, const char *prefix, 
 	char key[128], *value;
 	size_t len;
 
-	snprintf(key, sizeof(key), "%s/%d", prefix, q);
+	snprintf(key, sizeof(key), "%s/%d", prefix, w->peers[q].rank);
 	if (ct_store_get(w->store, key, deadline_ns, &value, &len) < 0)
-		return ct_error_wrap("rank %d (pid %d on %s) has not opened the communicator", q, w->peers[q].pid,
-				     w->peers[q].host);
+		return ct_error_wrap("rank %d (pid %d on %s) has not opened the communicator", w->peers[q].rank,
+				     w->peers[q].pid, w->peers[q].host);
 	memset(out, 0, sizeof(*out));
 	memcpy(out, value, len < sizeof(*out) ? len : sizeof(*out));
 	ct_free(value);
@@ -50,10 +53,11 @@ static enum ct_status judge(const struct ct_world *w, const char *prefix, int64_
 	for (int q = 0; st == CT_OK && q < w->id.world; q++) {
 		st = read_answer(w, prefix, q, deadline_ns, &all[q]);
 		if (st == CT_OK && !why[0] && all[q].why[0])
-			snprintf(why, len, "rank %d: %.*s", q, (int)sizeof(all[q].why) - 1, all[q].why);
+			snprintf(why, len, "rank %d: %.*s", w->peers[q].rank, (int)sizeof(all[q].why) - 1, all[q].why);
 		for (int i = 0; st == CT_OK && !why[0] && i < q; i++)
 			if (strcmp(all[i].gpu, all[q].gpu) == 0)
-				snprintf(why, len, "rank %d and rank %d share a GPU", i, q);
+				snprintf(why, len, "rank %d and rank %d share a GPU", w->peers[i].rank,
+					 w->peers[q].rank);
 	}
 	ct_free(all);
 	return st;
@@ -71,8 +75,8 @@ enum ct_status ct__comm_agree_on_nccl(struct ct_world *w, const struct ct_comm_o
 	CT_TRY(ct_device_info(opts->device, &info));
 	snprintf(own.gpu, sizeof(own.gpu), "%s", info.uuid);
 	snprintf(own.why, sizeof(own.why), "%s", own_why);
-	CT_TRY(choose_prefix(w, prefix, sizeof(prefix)));
-	snprintf(key, sizeof(key), "%s/%d", prefix, w->id.rank);
+	CT_TRY(choose_prefix(w, opts->scope, prefix, sizeof(prefix)));
+	snprintf(key, sizeof(key), "%s/%d", prefix, w->peers[w->id.rank].rank);
 	CT_TRY(ct_store_set(w->store, key, &own, sizeof(own)));
 	snprintf(key, sizeof(key), "%s/result", prefix);
 	if (w->id.rank == 0) {
@@ -80,7 +84,7 @@ enum ct_status ct__comm_agree_on_nccl(struct ct_world *w, const struct ct_comm_o
 		return ct_store_set(w->store, key, why, strlen(why));
 	}
 	if (ct_store_get(w->store, key, deadline, &value, &got) < 0)
-		return ct_error_wrap("rank 0 has not chosen the communicator");
+		return ct_error_wrap("rank %d has not chosen the communicator", w->peers[0].rank);
 	snprintf(why, len, "%s", value);
 	ct_free(value);
 	return CT_OK;

@@ -8,7 +8,6 @@
 #include "dist/comm/comm_impl.h"
 #include "dist/store/failure.h"
 
-#define DEFAULT_SCOPE "comm"
 /* How long to wait for the final error of a lost peer from the store before we report our own error. */
 #define FINAL_ERROR_NS (300 * CT_MS)
 
@@ -29,7 +28,7 @@ static enum ct_status choose_scope(ct_comm *c, const char *prefix)
 	int64_t n;
 
 	if (!prefix)
-		prefix = DEFAULT_SCOPE;
+		prefix = CT_COMM_DEFAULT_SCOPE;
 	if (strlen(prefix) > 48)
 		return CT_FAIL(CT_BUG, "communicator scope \"%s\" is longer than 48 bytes", prefix);
 	if (c->size == 1 || !c->world->store)
@@ -238,7 +237,7 @@ static void name_collective(void *user, int64_t number, char *buf, size_t len)
 void ct__comm_attribute_failure(ct_comm *c, const ct_work *w)
 {
 	/* Heartbeats contain the position in the first communicator only. */
-	const bool in_heartbeats = strncmp(c->scope, DEFAULT_SCOPE "/", strlen(DEFAULT_SCOPE "/")) == 0;
+	const bool in_heartbeats = strncmp(c->scope, CT_COMM_DEFAULT_SCOPE "/", strlen(CT_COMM_DEFAULT_SCOPE "/")) == 0;
 	const struct ct_waiting at = {
 		.seq = w->number < 0 || !in_heartbeats ? -1 : w->number + 1, .name = name_collective, .user = c};
 	struct ct_failure f;

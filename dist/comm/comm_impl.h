@@ -9,6 +9,8 @@
 
 #include "dist/comm/flight_impl.h"
 
+#define CT_COMM_DEFAULT_SCOPE "comm" /* if struct ct_comm_opts has none */
+
 /* An operation that a caller requests. struct ct_work has the same members, and the state of the posted operation. */
 struct ct_request {
 	enum ct_comm_kind kind;

@@ -1,4 +1,4 @@
-/* The errors of communicators that cannot be opened. */
+/* The errors of communicators that cannot be opened, and the choice of "auto". */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,9 @@
 
 #include <cmocka.h>
 
+#include "base/device/device.h"
+#include "base/mem.h"
+#include "dist/comm/comm_impl.h"
 #include "tests/dist/ranks.h"
 #include "tests/dist/scene.h"
 
@@ -114,12 +117,46 @@ static void test_unknown(void **state)
 	assert_int_equal(run_ranks(1, NULL, open_unknown, NULL, NULL), 0);
 }
 
+/* Rank 0, and ranks 1 and 2, are two parts of the world. All ranks have one device, so the latter cannot use nccl. */
+static void agree_in_parts(struct ct_world *world, void *arg)
+{
+	const int part_of[] = {0, 1, 1}, part = part_of[world->id.rank];
+	const char *want = part == 0 ? "" : "rank 1 and rank 2 share a GPU";
+	struct ct_comm_opts o = {.timeout_ns = LONG, .scope = part == 0 ? "a" : "b"};
+	struct ct_world w;
+	char why[320], *value;
+	size_t len;
+
+	(void)arg;
+	CHECK(ct_device_open("cpu", 0, &o.device) == CT_OK);
+	CHECK(ct_world_part(world, part_of, part, &w) == CT_OK);
+	if (part == 1) {
+		CHECK(ct_store_get(world->store, "agreed", ct_deadline_in(LONG), &value, &len) == CT_OK);
+		ct_free(value);
+	}
+	CHECK(ct__comm_agree_on_nccl(&w, &o, "", why, sizeof(why)) == CT_OK);
+	CHECK(strcmp(why, want) == 0);
+	if (part == 0)
+		CHECK(ct_store_set(world->store, "agreed", "", 0) == CT_OK);
+	CHECK(ct__comm_agree_on_nccl(&w, &o, world->id.rank == 2 ? "" : "old", why, sizeof(why)) == CT_OK);
+	CHECK(strcmp(why, part == 0 ? "rank 0: old" : "rank 1: old") == 0);
+	ct_free(w.peers);
+	ct_device_close(o.device);
+}
+
+static void test_auto_in_parts(void **state)
+{
+	(void)state;
+	play("auto", 3, NULL, LONG, agree_in_parts, 0, 0, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_not_for_this_world),
 		cmocka_unit_test(test_wrong_iface),
 		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_auto_in_parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@ which work on pinned memory, and with NCCL."""
 
 import test_cuda_ranks as ranks
 import test_pipeline as pipeline
-from harness import COMM, USAGE, main
+from harness import COMM, USAGE, main, read_text
 from test_pipeline import MLP, RESNET, UNEVEN, stages
 
 
@@ -34,6 +34,16 @@ class Equal(Gpu):
         for bn in "sync", "broadcast":
             self.check(*RESNET, f"model.bn={bn}", "data.drop_last=true", "model.drop_path=0.2", replicas=2, name=bn,
                        pipelines=((2, 4, "shm"), (2, 4, "nccl")))
+
+    def test_auto(self):
+        """The ranks of a stage choose their communicator as those of the world do: with NCCL, unless two of them share a GPU."""
+        self.gpu(*MLP, "--procs", 1, procs=1, run="whole")
+        for devices, shared in (("0,1,2,3", False), ("0,1,0,1", True)):
+            with self.subTest(devices=devices):
+                self.gpu(*MLP, *stages(2, 4), "dist.backend=auto", f"launch.devices={devices}", procs=4, run=devices)
+                self.compare(devices, "whole", exactly=False)
+                self.assertEqual({m["backend"] for m in self.metrics(devices, "run")}, {"shm" if shared else "nccl"})
+                self.assertEqual("rank 1 and rank 3 share a GPU" in read_text(self.path(devices, "log", "rank-00001.log")), shared)
 
     def test_16_bits(self):
         self.check(*RESNET, "precision=bf16", pipelines=((2, 2, "nccl"),))
