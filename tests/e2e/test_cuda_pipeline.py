@@ -3,7 +3,7 @@ which work on pinned memory, and with NCCL."""
 
 import test_cuda_ranks as ranks
 import test_pipeline as pipeline
-from harness import COMM, USAGE, main, read_text
+from harness import COMM, DEVICE, OK, USAGE, main, read_text
 from test_pipeline import MLP, RESNET, UNEVEN, stages
 
 
@@ -47,6 +47,51 @@ class Equal(Gpu):
 
     def test_16_bits(self):
         self.check(*RESNET, "precision=bf16", pipelines=((2, 2, "nccl"),))
+
+
+class AutoProcs(Gpu):
+    """How many ranks launch.procs=auto starts, and on which device."""
+
+    SETS = (*MLP, "launch.pipeline=2", "launch.procs=auto", "train.max_steps=1")
+
+    def auto(self, gpus, *sets, run, **more):
+        """Returns the output, the number of ranks and whether they are on GPUs."""
+        r = self.train(*self.SETS, *sets, run=run, env=self.soft(gpus), **more)
+        m = self.metrics(run, "run")[-1]
+        return r, m["world_size"], "cuDNN" in m["engine"]
+
+    def test_largest_multiple(self):
+        r, world, on_gpus = self.auto(5, run="five")
+        self.assertEqual((world, on_gpus), (4, True))
+        self.assertIn("4 ranks for 5 GPUs, because launch.pipeline=2 must divide the number of ranks", r.err)
+        r, world, on_gpus = self.auto(4, "device=cuda", run="four")
+        self.assertEqual((world, on_gpus), (4, True))
+        self.assertIn("4 ranks, one for each GPU", r.err)
+
+    def test_too_few_gpus(self):
+        r, world, on_gpus = self.auto(1, run="cpu")
+        self.assertEqual((world, on_gpus), (2, False))
+        self.assertIn("device=auto trains on the CPU: 2 ranks would have to share 1 GPU (launch.pipeline=2 needs 2 on each node)", r.err)
+        r = self.gpu(*self.SETS, procs=1, run="cuda", expect=DEVICE)
+        self.assertIn("2 ranks would have to share 1 GPU", r.err)
+        self.assertIn("use fewer stages, because launch.pipeline=2 needs 2 GPUs on each node", r.err)
+        r = self.gpu(*self.SETS, "launch.procs=4", procs=3, run="explicit", expect=DEVICE)
+        self.assertIn("use launch.procs=2;", r.err)
+
+    def test_several_nodes(self):
+        """The stages of a replica may be on several nodes."""
+        r = self.run_ctrain("plan", self.config(), *self.SETS, "device=auto", "--nodes", 2, "--master-addr", "a", env=self.soft(1))
+        self.assertRegex(r.out, r"ranks +2 on 2 nodes, 1 here;.*\n.*\n.*\ndevice +cuda:")
+
+    def test_started_by_another_launcher(self):
+        """Each rank sees only its own GPU, and the other launcher determines the number of ranks."""
+        world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
+        running = [self.start_training(*self.always, *self.SETS, run="run",
+                                       env=self.soft(2, env={**world, "RANK": str(i), "LOCAL_RANK": str(i), "CUDA_VISIBLE_DEVICES": str(i)}))
+                   for i in range(2)]
+        for p in running:
+            self.assert_code(p.wait(30), OK)
+        self.assertIn("cuDNN", self.metrics("run", "run")[-1]["engine"])
 
 
 class Others(Gpu):

@@ -23,7 +23,11 @@ static enum ct_status say_ranks(const struct ct_config *cfg, const struct ct_ran
 	CT_TRY(ct_plan_devices(cfg, &d));
 	if (d.n == 0 || cfg->launch.procs > 0 || cfg->launch.procs_list[0])
 		return CT_OK;
-	CT_INFO("launch.procs=auto: %d rank%s, one for each GPU", ranks->local, ct_plural(ranks->local));
+	if (ranks->local == d.n)
+		CT_INFO("launch.procs=auto: %d rank%s, one for each GPU", d.n, ct_plural(d.n));
+	else
+		CT_INFO("launch.procs=auto: %d rank%s for %d GPU%s, because launch.pipeline=%lld must divide the number of ranks",
+			ranks->local, ct_plural(ranks->local), d.n, ct_plural(d.n), (long long)cfg->launch.pipeline);
 	return CT_OK;
 }
 

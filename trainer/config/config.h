@@ -54,6 +54,7 @@ struct ct_config {
 	enum ct_precision precision;
 	struct {
 		int64_t procs;    /* ranks per node; auto: one per GPU; without GPUs, 2 (1 if there is only one CPU) */
+		bool are_started; /* no key: this process is a rank of another launcher, which determines their number */
 		char *procs_list; /* ranks on each node, such as "8,2"; "" = same on all nodes */
 		int64_t nodes, min_nodes; /* 1, 0; "2..4" is stored as 4, 2 */
 		int64_t node_rank;        /* 0 */

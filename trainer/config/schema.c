@@ -80,7 +80,7 @@ static const struct ct_key keys[] = {
 	 .doc = "Number format of the computation. fp32: single precision. bf16: activations and convolutions use bfloat16, whereas master weights and statistics stay in fp32. The processor must support bfloat16. fp16: like bf16, but with half precision and dynamic loss scaling. tf32: fp32, but the inputs of matrix products are rounded to a 10-bit mantissa. fp16 and tf32 work only on GPUs."},
 
 	{KEY(launch.procs, INT), .flags = CT_KEY_AUTO | CT_KEY_HIDE_UNSET, .lo = 1, .hi = 1024, .def = "auto",
-	 .doc = "Number of processes (ranks) on this node. auto: one for each GPU. Without GPUs, auto is launch.pipeline if this is above 1. Otherwise, it is 2, or 1 if there is only one CPU."},
+	 .doc = "Number of processes (ranks) on this node. auto: one for each GPU. If launch.pipeline is above 1, it must divide the number of ranks, so a few GPUs may stay idle. Without GPUs, auto is launch.pipeline if this is above 1. Otherwise, it is 2, or 1 if there is only one CPU."},
 	{KEY(launch.procs_list, STR), .example = "8,2", ADVANCED, .flags = CT_KEY_HIDE_UNSET,
 	 .doc = "Number of processes on each node, if the nodes differ; for example \"8,2\". It replaces launch.procs."},
 	{KEY(launch.nodes, INT), .flags = CT_KEY_RANGE, .lo = 1, .hi = 4096, .def = "1",

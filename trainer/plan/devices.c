@@ -12,14 +12,32 @@ static bool is_on_host(const char *kind)
 	return strcmp(kind, "cuda") != 0;
 }
 
-/* Returns the number of ranks on this host that the config requests, or 0 if it does not say. */
+/* Returns the smallest number of ranks per node for which launch.pipeline divides the number of ranks on all nodes. */
+static int least_ranks(const struct ct_config *c)
+{
+	int n = 1;
+
+	while (n * c->launch.nodes % c->launch.pipeline != 0)
+		n++;
+	return n;
+}
+
+/* Returns how many of n GPUs a run can use with one rank on each. 0: it needs more GPUs, for the stages of its pipeline. */
+static int usable(const struct ct_config *c, int n)
+{
+	return n - n % least_ranks(c);
+}
+
+/* Returns the number of ranks on this host that the config requests, at least; 0: another launcher determines it. */
 static int ranks_here(const struct ct_config *c)
 {
 	const char *p = c->launch.procs_list;
 	int64_t node = c->launch.node_rank;
 
+	if (!p[0] && c->launch.procs > 0)
+		return (int)c->launch.procs;
 	if (!p[0])
-		return c->launch.procs > 0 ? (int)c->launch.procs : 0;
+		return c->launch.are_started ? 0 : least_ranks(c);
 	for (; node > 0 && *p; node--)
 		p += strcspn(p, ",") + (strchr(p, ',') != NULL);
 	return (int)strtol(p, NULL, 10);
@@ -69,6 +87,7 @@ static const char *choose_automatically(const struct ct_config *c, struct ct_pla
 {
 	const char *engine = c->train.engine, *kind;
 	struct ct_plan_devices all = {0};
+	char instead[64];
 
 	if (strcmp(engine, "cuda") == 0)
 		return "cuda";
@@ -85,8 +104,14 @@ static const char *choose_automatically(const struct ct_config *c, struct ct_pla
 	}
 	if (ranks_here(c) <= all.n)
 		return kind;
-	snprintf(out->why, sizeof(out->why), "%d ranks would have to share %d GPU%s (launch.procs=%d uses the GPU%s)",
-		 ranks_here(c), all.n, ct_plural(all.n), all.n, ct_plural(all.n));
+	if (usable(c, all.n) > 0)
+		snprintf(instead, sizeof(instead), "launch.procs=%d uses the GPU%s", usable(c, all.n),
+			 ct_plural(all.n));
+	else
+		snprintf(instead, sizeof(instead), "launch.pipeline=%lld needs %d on each node",
+			 (long long)c->launch.pipeline, least_ranks(c));
+	snprintf(out->why, sizeof(out->why), "%d ranks would have to share %d GPU%s (%s)", ranks_here(c), all.n,
+		 ct_plural(all.n), instead);
 	return "cpu";
 }
 
@@ -157,14 +182,19 @@ enum ct_status ct_plan_devices(const struct ct_config *c, struct ct_plan_devices
 enum ct_status ct_plan_check_devices(const struct ct_config *c, int local)
 {
 	struct ct_plan_devices d;
+	char instead[96];
 
 	CT_TRY(ct_plan_devices(c, &d));
 	if (is_on_host(d.kind) || local <= d.n || d.shared)
 		return CT_OK;
+	if (d.n >= least_ranks(c))
+		snprintf(instead, sizeof(instead), "use launch.procs=%d", usable(c, d.n));
+	else
+		snprintf(instead, sizeof(instead), "use fewer stages, because launch.pipeline=%lld needs %d GPUs on each node",
+			 (long long)c->launch.pipeline, least_ranks(c));
 	return ct_error_hinted(CT_FAIL(CT_NO_DEVICE, "%d ranks would have to share %d GPU%s", local, d.n,
 				       ct_plural(d.n)),
-			       "use launch.procs=%d; to share GPUs on purpose, list them repeatedly: launch.devices=0,0",
-			       d.n);
+			       "%s; to share GPUs on purpose, list them repeatedly: launch.devices=0,0", instead);
 }
 
 int ct_plan_local_procs(const struct ct_config *c)
@@ -173,13 +203,13 @@ int ct_plan_local_procs(const struct ct_config *c)
 
 	if (c->launch.procs > 0)
 		return (int)c->launch.procs;
-	if (c->launch.pipeline > 1)
-		return (int)c->launch.pipeline;
 	if (ct_plan_devices(c, &d) < 0)
 		ct_error_clear(); /* the function that opens the device reports it */
-	if (is_on_host(d.kind))
-		return ct_cpu_count() >= 2 ? 2 : 1;
-	return d.n > 0 ? d.n : 1;
+	if (!is_on_host(d.kind))
+		return d.n >= least_ranks(c) ? usable(c, d.n) : least_ranks(c);
+	if (c->launch.pipeline > 1)
+		return (int)c->launch.pipeline;
+	return ct_cpu_count() >= 2 ? 2 : 1;
 }
 
 bool ct_plan_on_cpu(const struct ct_config *c)

@@ -25,8 +25,9 @@ struct ct_plan_devices {
 enum ct_status ct_plan_devices(const struct ct_config *c, struct ct_plan_devices *out) CT_MUST_CHECK;
 /* Fails with CT_NO_DEVICE if `local` ranks on this host would have to share GPUs and the config does not request it. */
 enum ct_status ct_plan_check_devices(const struct ct_config *c, int local) CT_MUST_CHECK;
-/* Returns the number of ranks on this node (launch.procs). auto is one per GPU; without GPUs, it
- * is 2 (1 if there is only one CPU). With a pipeline, it is one per stage. */
+/* Returns the number of ranks on this node (launch.procs). auto is one per GPU, for as many GPUs as launch.pipeline allows;
+ * if it needs more GPUs, ct_plan_check_devices fails. Without GPUs, auto is one per stage of a pipeline, else 2 (1 if
+ * there is only one CPU). */
 int ct_plan_local_procs(const struct ct_config *c);
 /* Returns whether the ranks of this host compute on its CPUs. */
 bool ct_plan_on_cpu(const struct ct_config *c);
