@@ -38,6 +38,17 @@ def compare_ranks(check, one, runs):
           f"over {len(one.losses())} steps, at most {TOLERANCES['fp32']:g}; the ranks have {'equal' if equal else 'different'} weights")
 
 
+def compare_stages(check, sets, config):
+    one = train("stages-1", config, *sets, "launch.procs=1")
+    try:
+        run = train("stages-2", config, *sets, "launch.pipeline=2", "launch.procs=2", "launch.devices=0,0", "dist.backend=shm")
+    except Failed as e:
+        row(check, FAIL, note=e.message)
+        return
+    d = deviation(run.losses(), one.losses())
+    judge(check, d <= TOLERANCES["fp32"], d, "relative", f"over {len(one.losses())} steps, at most {TOLERANCES['fp32']:g}")
+
+
 def why_no_nccl():
     info = json.loads(program([bundle("bin", "ctrain"), "info", "--json"]).stdout)
     nccl = next((c for c in info["communicators"] if c["name"] == "nccl"), {"available": False, "why": "this ctrain has no communicator nccl"})
@@ -56,8 +67,8 @@ def two_hosts():
 
 
 def step_ranks():
-    """Two ranks that share the GPU have the losses of one. Not measured: the GPU executes their work in turn. bench/results/cudnn_plans.tsv has
-    the graphs of both batch sizes, because other runs have them too."""
+    """Two ranks that share the GPU have the losses of one, and so have two stages of the model. Not measured: the GPU executes their work in turn.
+    bench/results/cudnn_plans.tsv has the graphs of both batch sizes, because other runs have them too."""
     config, sets = sets_of("convnet", bundle("data"), DRY_STEPS if DRY else STEPS)
     sets = (*QUIET, *sets, CACHED, "model.bn=sync", "log.level=info,train=debug", "dist.timeout=20")
     pair = (*sets, "batch.per_rank=32", "launch.procs=2", "launch.devices=0,0", "dist.first_bucket_mib=0.01", "dist.bucket_mib=0.05")
@@ -73,6 +84,10 @@ def step_ranks():
         row(check, UNAVAILABLE, note=why)
     elif pace.allows(check):
         compare_ranks(check, one, [Run("ranks-nccl", config, *pair, "dist.backend=nccl", env=env) for env in two_hosts()])
+    check = "pipeline of 2 stages: losses of 1 rank"
+    if pace.allows(check):
+        with pace:
+            compare_stages(check, (*sets, "model.bn=local", "batch.per_rank=32", "train.accumulate=2"), config)
 
 
 def same_weights(pace):

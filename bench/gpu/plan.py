@@ -19,7 +19,7 @@ STEPS = (
     Step("small", 50, 20, "MLP and convnet on MNIST and PyTorch in turn; the time of a step"),
     Step("shards", 50, 15, "JPEG files through the loader"),
     Step("profile", 45, 15, "times of layers and of the longest kernels"),
-    Step("ranks", 40, 15, "two ranks that share the GPU have the losses of one"),
+    Step("ranks", 40, 15, "two ranks, or two stages, that share the GPU have the losses of one"),
     Step("nccl", 60, 15, "what NCCL adds to the step of one rank; bench comm"),
     Step("sizes", 90, 15, "ResNet-50 with other batch sizes, ResNet-18"),
     Step("norms", 45, 15, "whether cuDNN has plans for batch norm, which the engine does not use"),

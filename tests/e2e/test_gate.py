@@ -71,7 +71,8 @@ class Gate(Case):
                     ("equal", "bottleneck, fp16: losses of ref"), ("mnist", "top-1 accuracy on MNIST"),
                     ("bits", "convnet: repeated"), ("bits", "convnet: recorded = plain"), ("bits", "mlp: several steps in one graph = one"),
                     ("bits", "convnet: images on the device = on the host"),
-                    ("bits", "convnet: killed and resumed = uninterrupted"), ("ranks", "2 ranks, host-staged: losses of 1 rank")):
+                    ("bits", "convnet: killed and resumed = uninterrupted"), ("ranks", "2 ranks, host-staged: losses of 1 rank"),
+                    ("ranks", "pipeline of 2 stages: losses of 1 rank")):
             self.assertEqual(rows[key]["status"], "pass", key)
         for key in (("tune", "resnet50 N=256 fp16: first start"), ("tune", "resnet50 N=256 bf16: first start"),
                     ("resnet50", "resnet50 N=256 bf16"), ("resnet50", "resnet50 N=256 bf16, not fused"),
