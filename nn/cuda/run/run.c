@@ -247,6 +247,7 @@ enum ct_status ct__cuda_backward(ct_program *base, const struct ct_backward_opts
 	struct cuda_program *p = (struct cuda_program *)base;
 	const struct pass pass = {.p = p, .opts = opts, .on = base->net->engine->stream, .stream = cuda_stream(base->net)};
 
+	CT_TRY(ct__cuda_take_memory(p)); /* a program of another context may have moved the workspace */
 	CT_TRY(ct__cuda_bind_grads(p, grads));
 	return run_tasks(&pass, p->n_forward, p->n_tasks);
 }
