@@ -127,12 +127,8 @@ enum ct_status ct_resident_place(struct ct_session *s)
 	const char *why;
 	char text[512];
 
-	if (s->cfg->data.on_device == CT_CFG_ON_DEVICE_OFF)
+	if (s->cfg->data.on_device == CT_CFG_ON_DEVICE_OFF || s->pipe) /* the last stage needs labels, but no images */
 		return CT_OK;
-	if (s->pipe) /* the last stage has labels, but no images */
-		return !chosen ? CT_OK
-			       : CT_FAIL_HINT(CT_CONFIG, "use data.on_device=auto",
-					      "data.on_device is on, but the stages of a pipeline read batches of the host");
 	if (!ct_engine_gathers(s->engine))
 		return !chosen ? CT_OK
 			       : CT_FAIL_HINT(CT_CONFIG, "use data.on_device=auto, or device=cuda",
