@@ -1,4 +1,4 @@
-/* A chain of stages, each with a net of its own, that is compared with the complete net: loss, gradients, running statistics and
+/* A chain of stages, each with a separate net, that is compared with the complete net: loss, gradients, running statistics and
  * evaluation, with two micro-batches in flight. */
 #ifndef CT_TESTS_NN_STAGE_CHAIN_H
 #define CT_TESTS_NN_STAGE_CHAIN_H

@@ -24,7 +24,7 @@ static enum ct_status sum_over_ranks(struct ct_session *s, struct ct_metrics *m,
 static enum ct_status run_stage(struct ct_session *s, struct ct_batch *b, struct ct_transfer *t)
 {
 	if (!ct_pipeline_is_first(s->pipe))
-		b->x = s->pipe->x[0];
+		b->x = ct_pipeline_input(s->pipe, 0);
 	b->y = s->pipe->y;
 	CT_TRY(ct_pipeline_receive_input(s->pipe, 0, b->n, t));
 	CT_TRY(ct_pipeline_wait(t));

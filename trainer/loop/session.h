@@ -75,7 +75,7 @@ struct ct_session {
 	ct_arena *grads,
 		*scalars; /* scalars [CT_SCALAR_N] follow the gradients in memory, so that one bucket contains both, unless there is a pipeline */
 	ct_comm *
-		norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: comm is used */
+		norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: group is used */
 	struct ct_bucket *buckets;
 	int n_buckets;
 	struct ct_bucket_choice bucket_choice;

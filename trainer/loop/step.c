@@ -249,7 +249,7 @@ enum ct_status ct__step_waited(const ct_stepper *p, enum ct_status st, int64_t d
 {
 	if (st != CT_TIMEOUT || ct_now_ns() < deadline)
 		return st;
-	(void)ct_error_wrap("waited %g s for %s, which need the gradients of all ranks", (double)p->timeout_ns * 1e-9,
+	(void)ct_error_wrap("waited %g s for %s, for which all ranks are needed", (double)p->timeout_ns * 1e-9,
 			    what);
 	ct_error_hint(
 		"check whether the process of another rank is stopped or busy; dist.timeout determines this time");

@@ -6,7 +6,8 @@
  * the oldest lent batch if no further batch may be lent (trainer/loop/lent.h). ct_stepper_take waits for the results of
  * a posted step and returns them. In every step, the training loop takes the results of step t - lag after it has
  * posted step t, so that all ranks act on these results at the same step. The lag is CT_STEP_LAG or more on asynchronous
- * devices. On other devices it is 0, because a step has finished when it is posted.
+ * devices. On other devices it is 0, because a step has finished when it is posted. It is also 0 with a pipeline: a stage
+ * waits for each pass, because messages are in host memory, and reads the batches of the loader.
  *
  * On an asynchronous device, the batches are copied to the device while it still computes earlier steps
  * (trainer/loop/step_input.h). If the device can record and train.cuda_graph is not "off", full steps are recorded, and

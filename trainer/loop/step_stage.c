@@ -27,11 +27,11 @@ static enum ct_status load(ct_stepper *p, struct step_slot *slot, int context)
 
 	CT_TRY(ct__step_load(p, slot, m));
 	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_DATA));
-	float *x = s->pipe->x[context]; /* larger images may have moved it */
+	float *x = ct_pipeline_input(s->pipe, context); /* larger images may have moved it */
 	m->batch.y = s->pipe->y;
 	if (!ct_pipeline_is_first(s->pipe)) {
 		m->batch.x = x;
-	} else if (s->plan.net.input == CT_INPUT_F32_NCHW) {
+	} else if (x && s->plan.net.input == CT_INPUT_F32_NCHW) {
 		memcpy(x, m->batch.x, (size_t)m->batch.n * s->pipe->in_elems * sizeof(*x));
 		m->batch.x = x;
 	}
@@ -43,7 +43,7 @@ static enum ct_status wait_pass(ct_stepper *p)
 {
 	const int64_t deadline = ct_deadline_in(p->timeout_ns);
 
-	return ct__step_waited(p, ct_stream_sync(p->stream, deadline), deadline, "the passes of a micro-batch");
+	return ct__step_waited(p, ct_stream_sync(p->stream, deadline), deadline, "the pass of a micro-batch");
 }
 
 /* Runs one pass. The results of the pass before it are being sent in *t. */

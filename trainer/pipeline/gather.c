@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-enum { TAG_VALUES = 2 };
+enum { TAG_VALUES = 2, MESSAGE_ELEMS = 4 << 20 };
 
 /* The arenas of a group of tensors. */
 struct group {
@@ -84,15 +84,18 @@ static enum ct_status copy_buffers(ct_net *net, ct_arena *a, bool to_net, float 
 	return ct_mirror_close(&m);
 }
 
+/* Messages of host memory go through memory of the GPU with NCCL, so they are short. */
 static enum ct_status message(const struct ct_pipeline *p, bool send, float *values, size_t n, int peer)
 {
 	ct_work *w;
 
-	if (n == 0)
-		return CT_OK;
-	CT_TRY(send ? ct_comm_send(p->world, values, n, CT_F32, peer, TAG_VALUES, &w)
-		    : ct_comm_recv(p->world, values, n, CT_F32, peer, TAG_VALUES, &w));
-	return ct_work_wait(w);
+	for (size_t i = 0, part; i < n; i += part) {
+		part = n - i < MESSAGE_ELEMS ? n - i : MESSAGE_ELEMS;
+		CT_TRY(send ? ct_comm_send(p->world, values + i, part, CT_F32, peer, TAG_VALUES, &w)
+			    : ct_comm_recv(p->world, values + i, part, CT_F32, peer, TAG_VALUES, &w));
+		CT_TRY(ct_work_wait(w));
+	}
+	return CT_OK;
 }
 
 /* Rank 0: copies the values of its own stage, and exchanges those of the others. */

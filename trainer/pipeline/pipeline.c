@@ -18,6 +18,7 @@ enum ct_status ct_pipeline_create(const struct ct_world *w, ct_comm *world, ct_d
 	p->world = world;
 	p->device = device;
 	p->n_contexts = ct_pipe_in_flight(stages->n, stages->stage, (int)n_micros);
+	p->n_inputs = !ct_device_caps(device)->async ? p->n_contexts : stages->stage > 0 ? 1 : 0;
 	stage_of = CT_NEW_ARRAY(int, (size_t)w->id.world);
 	for (int q = 0; stage_of && q < w->id.world; q++)
 		stage_of[q] = q % stages->n;
@@ -33,7 +34,7 @@ enum ct_status ct_pipeline_create(const struct ct_world *w, ct_comm *world, ct_d
 
 static void free_buffers(struct ct_pipeline *p)
 {
-	for (int i = 0; i < p->n_contexts; i++) {
+	for (int i = 0; i < p->n_inputs; i++) {
 		ct_device_host_free(p->device, p->x[i]);
 		p->x[i] = NULL;
 	}
@@ -78,6 +79,11 @@ void ct_pipeline_net_opts(const struct ct_stages *stages, uint32_t n_micros, str
 		o->input = CT_INPUT_F32_NCHW;
 }
 
+float *ct_pipeline_input(const struct ct_pipeline *p, int context)
+{
+	return p->n_inputs > 0 ? p->x[context % p->n_inputs] : NULL;
+}
+
 bool ct_pipeline_is_first(const struct ct_pipeline *p)
 {
 	return p->stages.stage == 0;
@@ -104,8 +110,8 @@ static enum ct_status alloc_buffer(struct ct_pipeline *p, size_t elems, float **
 	return CT_OK;
 }
 
-/* The first stage also has memory for its input: images as floats are read again by the backward pass, when the loader
- * has taken its batch back. */
+/* On a CPU, the first stage also has memory for its input: images as floats are read again by the backward pass, when the
+ * loader has taken its batch back. */
 enum ct_status ct_pipeline_reserve(struct ct_pipeline *p, const ct_graph *stage, int rows)
 {
 	const size_t in = row_elems(stage, 0), out = row_elems(stage, ct_graph_loss(stage));
@@ -117,11 +123,14 @@ enum ct_status ct_pipeline_reserve(struct ct_pipeline *p, const ct_graph *stage,
 		return CT_OK;
 	const size_t x = x_room > p->x_room ? x_room : p->x_room, y = y_room > p->y_room ? y_room : p->y_room;
 	free_buffers(p);
-	for (int i = 0; i < p->n_contexts; i++)
+	for (int i = 0; i < p->n_inputs; i++)
 		CT_TRY(alloc_buffer(p, x, &p->x[i]));
-	CT_TRY(alloc_buffer(p, x, &p->dx));
-	CT_TRY(alloc_buffer(p, y, &p->y));
-	CT_TRY(alloc_buffer(p, y, &p->dy));
+	if (!ct_pipeline_is_first(p))
+		CT_TRY(alloc_buffer(p, x, &p->dx));
+	if (!ct_pipeline_is_last(p)) {
+		CT_TRY(alloc_buffer(p, y, &p->y));
+		CT_TRY(alloc_buffer(p, y, &p->dy));
+	}
 	p->x_room = x;
 	p->y_room = y;
 	return CT_OK;
@@ -145,7 +154,7 @@ enum ct_status ct_pipeline_receive_input(struct ct_pipeline *p, int context, int
 {
 	if (ct_pipeline_is_first(p))
 		return CT_OK;
-	return ct_comm_recv(p->world, p->x[context], p->in_elems * (size_t)rows, CT_F32, ct_comm_rank(p->world) - 1,
+	return ct_comm_recv(p->world, ct_pipeline_input(p, context), p->in_elems * (size_t)rows, CT_F32, ct_comm_rank(p->world) - 1,
 			    TAG_FORWARD, next_work(t));
 }
 

@@ -22,9 +22,11 @@ struct ct_pipeline {
 	ct_graph *whole;         /* the complete model, for the images of the first epoch */
 	int n_contexts;          /* micro-batches in flight */
 	int first[CT_MAX_STAGES + 1];
-	/* Host memory (ct_device_host_alloc) for the values at both ends of the stage: for each context, its input; then its
-	 * output, the gradient of the output, and the gradient of the input. */
+	/* Host memory (ct_device_host_alloc) for the values at both ends of the stage: its inputs, its output, the gradient of
+	 * the output, and the gradient of the input; NULL where the pipeline ends. A CPU has an input for each context, because
+	 * the backward pass reads it again. */
 	float *x[CT_MAX_STAGES], *y, *dy, *dx;
+	int n_inputs;
 	size_t in_elems, out_elems; /* of one row; 0 at the ends of the pipeline */
 	size_t x_room, y_room;      /* elements that the arrays above have */
 };
@@ -41,6 +43,8 @@ enum ct_status ct_pipeline_take_stage(struct ct_pipeline *p, ct_graph **g) CT_MU
 void ct_pipeline_net_opts(const struct ct_stages *stages, uint32_t n_micros, struct ct_net_opts *o);
 /* Provides memory for programs of this graph for n rows, which is the one of the following passes. */
 enum ct_status ct_pipeline_reserve(struct ct_pipeline *p, const ct_graph *stage, int rows) CT_MUST_CHECK;
+/* Returns the input of a context. NULL: the programs of the first stage read the images of the loader. */
+float *ct_pipeline_input(const struct ct_pipeline *p, int context);
 bool ct_pipeline_is_first(const struct ct_pipeline *p);
 bool ct_pipeline_is_last(const struct ct_pipeline *p);
 
