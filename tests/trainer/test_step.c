@@ -255,10 +255,10 @@ static void test_results_that_never_come(void **state)
 	assert_int_equal(ct_stepper_post(r.stepper, &req, &last), CT_OK);
 	/* The next step, which is smaller, needs a program, and the device must be idle when it is created. */
 	assert_int_equal(ct_stepper_post(r.stepper, &req, &last), CT_TIMEOUT);
-	assert_non_null(strstr(ct_error_message(), "waited 0.1 s for the posted steps, which need"));
+	assert_non_null(strstr(ct_error_message(), "waited 0.1 s for the posted steps, for which all ranks"));
 	assert_non_null(strstr(ct_error_hint_text(), "dist.timeout determines this time"));
 	assert_int_equal(ct_stepper_take(r.stepper, &out), CT_TIMEOUT);
-	assert_non_null(strstr(ct_error_message(), "waited 0.1 s for the results of step 7, which need"));
+	assert_non_null(strstr(ct_error_message(), "waited 0.1 s for the results of step 7, for which all ranks"));
 	hold = false;
 	r.s.world.id.world = 1;
 	close_rig(&r);
