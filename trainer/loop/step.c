@@ -245,7 +245,8 @@ enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req,
 	return CT_OK;
 }
 
-enum ct_status ct__step_waited(const ct_stepper *p, enum ct_status st, int64_t deadline, const char *what)
+/* Explains the result st of a wait for `what`, posted work that needs other ranks, if the deadline has passed. */
+static enum ct_status explain_wait(const ct_stepper *p, enum ct_status st, int64_t deadline, const char *what)
 {
 	if (st != CT_TIMEOUT || ct_now_ns() < deadline)
 		return st;
@@ -256,6 +257,13 @@ enum ct_status ct__step_waited(const ct_stepper *p, enum ct_status st, int64_t d
 	return st;
 }
 
+enum ct_status ct__step_sync(const ct_stepper *p, const char *what)
+{
+	const int64_t deadline = ct_deadline_in(p->timeout_ns);
+
+	return explain_wait(p, ct_stream_sync(p->stream, deadline), deadline, what);
+}
+
 /* The results need the collectives of all ranks. */
 static enum ct_status wait_done(const struct ct_stepper *p, const struct step_slot *slot)
 {
@@ -263,7 +271,7 @@ static enum ct_status wait_done(const struct ct_stepper *p, const struct step_sl
 	char what[64];
 
 	snprintf(what, sizeof(what), "the results of step %llu", (unsigned long long)slot->result.request.step);
-	return ct__step_waited(p, ct_event_wait(slot->head->done, deadline), deadline, what);
+	return explain_wait(p, ct_event_wait(slot->head->done, deadline), deadline, what);
 }
 
 static enum ct_status read_clock(const struct step_slot *slot, struct ct_step_times *out)

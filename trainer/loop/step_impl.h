@@ -83,9 +83,8 @@ struct ct_stepper {
 
 /* step.c */
 
-/* Explains the result st of a wait for `what`, posted work that needs other ranks, if the deadline has passed. */
-enum ct_status ct__step_waited(const ct_stepper *p, enum ct_status st, int64_t deadline,
-			       const char *what) CT_MUST_CHECK;
+/* Waits for the posted work, `what`, which needs other ranks. The message names it if the deadline passes. */
+enum ct_status ct__step_sync(const ct_stepper *p, const char *what) CT_MUST_CHECK;
 
 /* step_programs.c */
 

@@ -9,9 +9,7 @@
  * on an idle device. If a posted step waited for a collective of a rank that waits for its turn, both would wait. */
 static enum ct_status wait_posted(const ct_stepper *p)
 {
-	int64_t deadline = ct_deadline_in(p->timeout_ns);
-
-	return ct__step_waited(p, ct_stream_sync(p->stream, deadline), deadline, "the posted steps");
+	return ct__step_sync(p, "the posted steps");
 }
 
 enum ct_status ct__step_program(ct_stepper *p, int n, int context, ct_program **out)

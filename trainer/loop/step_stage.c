@@ -2,7 +2,6 @@
  * the messages between them. The messages are in host memory, so the host waits for each pass. */
 #include <string.h>
 
-#include "base/clock.h"
 #include "trainer/loop/step_impl.h"
 #include "trainer/pipeline/schedule.h"
 
@@ -41,9 +40,7 @@ static enum ct_status load(ct_stepper *p, struct step_slot *slot, int context)
 /* The next message needs what the pass has written, or the memory that it has read. */
 static enum ct_status wait_pass(ct_stepper *p)
 {
-	const int64_t deadline = ct_deadline_in(p->timeout_ns);
-
-	return ct__step_waited(p, ct_stream_sync(p->stream, deadline), deadline, "the pass of a micro-batch");
+	return ct__step_sync(p, "the pass of a micro-batch");
 }
 
 /* Runs one pass. The results of the pass before it are being sent in *t. */
@@ -101,9 +98,8 @@ enum ct_status ct__step_run_stage(ct_stepper *p, struct step_slot *slot)
 enum ct_status ct__step_sum_scalars(ct_stepper *p)
 {
 	struct ct_session *s = p->s;
-	const int64_t deadline = ct_deadline_in(p->timeout_ns);
 
 	CT_TRY(ct_comm_post_allreduce(s->comm, ct_arena_at(s->scalars, 0), CT_SCALAR_UPDATE, CT_F32, CT_SUM,
 				      p->stream));
-	return ct__step_waited(p, ct_stream_sync(p->stream, deadline), deadline, "the sums of a step");
+	return ct__step_sync(p, "the sums of a step");
 }

@@ -1,5 +1,6 @@
 /* The ranks exchange NCCL's unique id through the store, check that they have the same version of NCCL, and compare their
- * settings of NCCL. The store also knows which ranks have begun and finished to connect, because NCCL does not tell. */
+ * settings of NCCL. The store also knows which ranks have begun to connect, and which have finished, because NCCL
+ * does not report it. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -32,7 +32,7 @@ enum ct_status ct__cuda_backward_output(struct cuda_program *p, int id) CT_MUST_
 enum ct_status ct__cuda_backward_input(struct cuda_program *p) CT_MUST_CHECK;
 /* Appends a task that copies an array of the caller to a buffer, or a buffer to such an array. */
 enum ct_status ct__cuda_copy_task(struct cuda_program *p, int id, enum cuda_kind kind, enum cuda_array array, size_t row_bytes,
-			     int buffer) CT_MUST_CHECK;
+				  int buffer) CT_MUST_CHECK;
 
 /* A convolution or linear layer in one direction. */
 struct cuda_conv {

@@ -3,7 +3,7 @@
 #include "nn/cuda/compile/compile.h"
 
 enum ct_status ct__cuda_copy_task(struct cuda_program *p, int id, enum cuda_kind kind, enum cuda_array array, size_t row_bytes,
-			     int buffer)
+				  int buffer)
 {
 	struct cuda_task *t;
 
