@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/comm/comm_impl.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 
 struct backend {
 	const char *name;

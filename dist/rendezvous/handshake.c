@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/output.h"
+#include "dist/net/net.h"
 #include "dist/rendezvous/roll_call.h"
 #include "dist/store/failure.h"
-#include "dist/store/net.h"
 #include "dist/store/wire.h"
 
 #define CT_LOG_COMPONENT "dist"

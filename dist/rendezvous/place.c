@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "dist/store/local_addr.h"
+#include "dist/net/local_addr.h"
 
 #define PROBE_NS (700 * CT_MS)
 

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "dist/net/net.h"
 #include "dist/rendezvous/init_url_impl.h"
 #include "dist/rendezvous/secret.h"
-#include "dist/store/net.h"
 #include "dist/store/wire.h"
 
 #define FIRST_LINE "ctrain-rendezvous 1"

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/sha256.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 
 #define NAME "token"
 #define HOME_NAME ".ctrain/token"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/net/net.h"
 #include "dist/settings/settings_impl.h"
-#include "dist/store/net.h"
 
 bool ct__setting_matches(const char *name, const char *list, size_t len, bool exact)
 {

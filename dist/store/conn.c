@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "dist/store/server_impl.h"
 
 #define CT_LOG_COMPONENT "store"

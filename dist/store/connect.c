@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/thread.h"
+#include "dist/net/local_addr.h"
+#include "dist/net/race.h"
 #include "dist/store/call_impl.h"
-#include "dist/store/local_addr.h"
-#include "dist/store/race.h"
 
 #define CT_LOG_COMPONENT "store"
 #include "base/log.h"

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "dist/store/server_impl.h"
 
 #define CT_LOG_COMPONENT "store"

@@ -19,9 +19,8 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "dist/store/net.h"
-
-#define CT_TOKEN_HEX 65
+#include "dist/net/net.h"
+#include "dist/net/token.h"
 
 /* Values of ct_store_opts.member that are not ranks. It is not a failure when such a member leaves. */
 #define CT_STORE_OBSERVER (-1) /* reads and waits */
@@ -65,9 +64,6 @@ struct ct_member_state {
 	int64_t seq;
 	char phase[48];
 };
-
-/* Makes a random 256-bit token in hexadecimal, from getrandom(2). */
-enum ct_status ct_token_make(char token[CT_TOKEN_HEX]) CT_MUST_CHECK;
 
 /* Starts a server on host:port in its own thread. If port is 0, it is one of opts->ports, or the system chooses one. If host is NULL, the server
  * listens on all interfaces, IPv6 and IPv4. opts contains the run id and the secret that clients must know. Fails with

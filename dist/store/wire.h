@@ -7,7 +7,7 @@
 #define CT_DIST_STORE_WIRE_H
 
 #include "base/mem.h"
-#include "dist/store/proof.h"
+#include "dist/net/proof.h"
 #include "dist/store/store.h"
 
 #define CT_WIRE_MAGIC "CTSTORE3"

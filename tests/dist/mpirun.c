@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "base/module.h"
 #include "dist/comm/comm_impl.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "tests/dist/await_all.h"
 #include "tests/dist/scene.h"
 

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "tests/base/check.h"
 
 static void test_loopback(void **state)

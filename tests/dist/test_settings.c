@@ -15,9 +15,9 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "dist/net/net.h"
 #include "dist/settings/nccl_log.h"
 #include "dist/settings/settings.h"
-#include "dist/store/net.h"
 
 /* Sets one variable, and returns its state. why has the reason and the hint. */
 static enum ct_setting_state state_of(const char *name, const char *value, char *why, size_t len)

@@ -3,8 +3,8 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "dist/net/race.h"
 #include "dist/store/call_impl.h"
-#include "dist/store/race.h"
 #include "tests/dist/store_rig.h"
 
 #define FULL 8 /* more than the backlog of a socket of listen(fd, 0) */

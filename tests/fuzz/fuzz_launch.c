@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "trainer/import/import.h"
 #include "trainer/remote/hosts.h"
 #include "trainer/slurm/job.h"

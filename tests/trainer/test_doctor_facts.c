@@ -2,7 +2,7 @@
 #include "tests/trainer/doctor_fixture.h"
 
 #include "base/clock.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "trainer/doctor/collect_impl.h"
 #include "trainer/doctor/doctor.h"
 #include "trainer/doctor/probe.h"

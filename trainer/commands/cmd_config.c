@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "dist/store/local_addr.h"
+#include "dist/net/local_addr.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
 #include "trainer/plan/run_plan.h"

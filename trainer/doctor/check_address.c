@@ -1,7 +1,7 @@
 /* Names and addresses of the nodes. */
 #include <string.h>
 
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "trainer/doctor/checks_impl.h"
 
 #define SLOW_RESOLVER_S 1.0

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "trainer/doctor/collect_impl.h"
 
 static int64_t mtu_of(const char *iface)

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "trainer/doctor/checks_impl.h"
 #include "trainer/doctor/facts_json.h"
 #include "trainer/doctor/links_impl.h"

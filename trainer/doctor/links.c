@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "trainer/doctor/links_impl.h"
 
 struct attempt {

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 
 #define POLL_MS 20
 #define CONNECT_NS (1500 * CT_MS)

@@ -8,7 +8,7 @@
 #define CT_TRAINER_DOCTOR_PROBE_H
 
 #include "base/status.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 #include "trainer/doctor/facts.h"
 
 #define CT_PROBE_NONCE 32

@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "dist/net/net.h"
 #include "dist/settings/settings.h"
-#include "dist/store/net.h"
 #include "trainer/plan/devices.h"
 
 static bool may_use_nccl(const struct ct_config *c, int world)

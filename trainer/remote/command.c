@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "dist/net/net.h"
 #include "dist/rendezvous/secret.h"
-#include "dist/store/net.h"
 #include "trainer/remote/command_impl.h"
 #include "trainer/remote/control.h"
 

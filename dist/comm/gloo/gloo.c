@@ -17,7 +17,7 @@
 #include "dist/comm/gloo/gloo_engine.h"
 #include "dist/comm/gloo/sockets.h"
 #include "dist/comm/worker_impl.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 
 /* gloo's own timeout is longer than ours by this much, because our message has more detail. */
 #define BEHIND_NS (10 * CT_SEC)

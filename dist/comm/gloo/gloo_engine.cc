@@ -34,7 +34,7 @@
 
 extern "C" {
 #include "base/mem.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 }
 
 namespace

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/comm/nccl/nccl_impl.h"
+#include "dist/net/net.h"
 #include "dist/settings/settings.h"
-#include "dist/store/net.h"
 
 /* Rank 0 sees first which rank is missing, and informs the others. */
 #define LATER_NS (5 * CT_SEC)

@@ -3,14 +3,14 @@
  * or as soon as one has failed. So an address that drops packets (dead IPv6, another network) costs milliseconds. A
  * connection is not yet a success: another program may answer at one of the addresses. The caller checks each connection,
  * and asks for the next one if it is not the right one. */
-#ifndef CT_DIST_STORE_RACE_H
-#define CT_DIST_STORE_RACE_H
+#ifndef CT_DIST_NET_RACE_H
+#define CT_DIST_NET_RACE_H
 
 #include <stdint.h>
 #include <sys/socket.h>
 
 #include "base/mem.h"
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 
 #define CT_RACE_MAX 32
 

@@ -1,17 +1,17 @@
+#include "dist/net/token.h"
+
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "dist/store/proof.h"
-#include "dist/store/store.h"
-
-static enum ct_status random_bytes(uint8_t *p, size_t n)
+enum ct_status ct_random_bytes(void *p, size_t n)
 {
 	size_t have = 0;
 
 	while (have < n) {
-		ssize_t k = getrandom(p + have, n - have, 0);
+		ssize_t k = getrandom((uint8_t *)p + have, n - have, 0);
 
 		if (k < 0 && errno == EINTR)
 			continue;
@@ -26,13 +26,8 @@ enum ct_status ct_token_make(char token[CT_TOKEN_HEX])
 {
 	uint8_t bytes[(CT_TOKEN_HEX - 1) / 2];
 
-	CT_TRY(random_bytes(bytes, sizeof(bytes)));
+	CT_TRY(ct_random_bytes(bytes, sizeof(bytes)));
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		snprintf(token + 2 * i, 3, "%02x", bytes[i]);
 	return CT_OK;
-}
-
-enum ct_status ct_nonce_make(uint8_t nonce[CT_NONCE_BYTES])
-{
-	return random_bytes(nonce, CT_NONCE_BYTES);
 }

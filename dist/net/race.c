@@ -1,4 +1,4 @@
-#include "dist/store/race.h"
+#include "dist/net/race.h"
 
 #include <errno.h>
 #include <netdb.h>

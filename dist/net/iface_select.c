@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "dist/store/iface_impl.h"
-#include "dist/store/net.h"
+#include "dist/net/iface_impl.h"
+#include "dist/net/net.h"
 
 struct network {
 	int family; /* AF_UNSPEC: not a network but a name */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 
 #define TCP_LISTEN_STATE 0x0A
 #define MAX_FDS 65536 /* most descriptors to examine: an error message must not take seconds */

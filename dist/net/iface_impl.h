@@ -1,5 +1,5 @@
-#ifndef CT_DIST_STORE_IFACE_IMPL_H
-#define CT_DIST_STORE_IFACE_IMPL_H
+#ifndef CT_DIST_NET_IFACE_IMPL_H
+#define CT_DIST_NET_IFACE_IMPL_H
 
 #include "base/status.h"
 

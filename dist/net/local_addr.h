@@ -1,8 +1,8 @@
 /* Which addresses belong to this host. */
-#ifndef CT_DIST_STORE_LOCAL_ADDR_H
-#define CT_DIST_STORE_LOCAL_ADDR_H
+#ifndef CT_DIST_NET_LOCAL_ADDR_H
+#define CT_DIST_NET_LOCAL_ADDR_H
 
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 
 /* Resolves `host`. *local is true if one of its addresses belongs to this host; addr [CT_ADDR_LEN] is its first address,
  * in numeric form. Fails with CT_COMM if the name cannot be resolved. Sends nothing but the queries of the resolver. */

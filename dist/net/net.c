@@ -1,4 +1,4 @@
-#include "dist/store/net.h"
+#include "dist/net/net.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "dist/store/race.h"
+#include "dist/net/race.h"
 
 #define SILENCE_MS 15000
 #define TRY_NS (5 * CT_SEC) /* an address that drops our packets must not use up the deadline */

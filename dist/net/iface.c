@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "dist/store/iface_impl.h"
-#include "dist/store/net.h"
+#include "dist/net/iface_impl.h"
+#include "dist/net/net.h"
 
 static struct ct_iface *find(struct ct_iface *list, size_t n, const char *name)
 {

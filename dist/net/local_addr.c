@@ -1,4 +1,4 @@
-#include "dist/store/local_addr.h"
+#include "dist/net/local_addr.h"
 
 #include <netdb.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Sockets of the store: functions that listen, connect with a deadline, format addresses and find routes, for IPv4 and
  * IPv6. All descriptors are close-on-exec and non-blocking. */
-#ifndef CT_DIST_STORE_NET_H
-#define CT_DIST_STORE_NET_H
+#ifndef CT_DIST_NET_NET_H
+#define CT_DIST_NET_NET_H
 
 #include <stdint.h>
 #include <sys/socket.h>

@@ -1,6 +1,13 @@
-#include "dist/store/proof.h"
+#include "dist/net/proof.h"
 
 #include <string.h>
+
+#include "dist/net/token.h"
+
+enum ct_status ct_nonce_make(uint8_t nonce[CT_NONCE_BYTES])
+{
+	return ct_random_bytes(nonce, CT_NONCE_BYTES);
+}
 
 void ct_proof_make(const char *secret, const char *label, const struct ct_nonces *n, const void *message, size_t len,
 		   uint8_t proof[CT_PROOF_BYTES])
