@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "dist/net/net.h"
-#include "trainer/import/import.h"
-#include "trainer/remote/hosts.h"
-#include "trainer/slurm/job.h"
+#include "trainer/config/import/import.h"
+#include "trainer/job/slurm/job.h"
+#include "trainer/launch/remote/hosts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 
 #include "trainer/doctor/doctor.h"
 #include "trainer/doctor/facts_json.h"
-#include "trainer/postmortem/report.h"
+#include "trainer/job/postmortem/postmortem.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

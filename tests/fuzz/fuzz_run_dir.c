@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "trainer/job/postmortem/entry.h"
 #include "trainer/launch/leader.h"
-#include "trainer/postmortem/entry.h"
 #include "trainer/results/eval_files.h"
 #include "trainer/results/report.h"
 #include "trainer/runs/run_info.h"

@@ -2,7 +2,7 @@
 #include "tests/trainer/tmpdir.h"
 
 #include "trainer/commands/cli.h"
-#include "trainer/import/import_impl.h"
+#include "trainer/config/import/import_impl.h"
 
 static const struct {
 	const char *row, *line, *command;

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "tests/trainer/ckpt_fixture.h"
-#include "trainer/launch/run_dir.h"
+#include "trainer/job/run_dir.h"
 #include "trainer/report/metrics.h"
 
 static bool interrupting;

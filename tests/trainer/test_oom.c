@@ -1,6 +1,6 @@
 /* The counters and limits of memory control groups, v1 and v2, in files like those of the kernel. */
 #include "tests/trainer/tmpdir.h"
-#include "trainer/postmortem/oom.h"
+#include "trainer/job/postmortem/oom.h"
 
 #define GROUPS in_tmpdir("groups"), tmpdir
 

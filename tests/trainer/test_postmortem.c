@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "trainer/postmortem/entry.h"
-#include "trainer/postmortem/report.h"
+#include "trainer/job/postmortem/entry.h"
+#include "trainer/job/postmortem/postmortem.h"
 
 static double clock_ahead; /* of this host, in seconds */
 

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "trainer/launch/signals.h"
-#include "trainer/remote/command_impl.h"
-#include "trainer/remote/control.h"
+#include "trainer/job/signals.h"
+#include "trainer/launch/remote/command_impl.h"
+#include "trainer/launch/remote/control.h"
 
 static void test_hosts(void **state)
 {

@@ -11,7 +11,7 @@
 
 #include "tests/trainer/tmpdir.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/launch/run_dir.h"
+#include "trainer/job/run_dir.h"
 
 /* The linker sends the program's calls of rmdir here (--wrap). */
 static bool add_late_file; /* before the next rmdir */

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "trainer/launch/signals.h"
+#include "trainer/job/signals.h"
 
 static void test_pending_signals_are_read(void **state)
 {

@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
+#include "trainer/job/slurm/job.h"
+#include "trainer/launch/slurm/job_status.h"
+#include "trainer/launch/slurm/script.h"
 #include "trainer/plan/cpus.h"
-#include "trainer/slurm/job.h"
-#include "trainer/slurm/script.h"
-#include "trainer/slurm/status.h"
 
 static void test_times(void **state)
 {

@@ -1,7 +1,7 @@
 #include "trainer/commands/as_rank_impl.h"
 
+#include "trainer/job/signals.h"
 #include "trainer/launch/launch.h"
-#include "trainer/launch/signals.h"
 #include "trainer/loop/stop_guard.h"
 #include "trainer/plan/comm_settings.h"
 

@@ -14,10 +14,10 @@
 #include "dist/watchdog.h"
 #include "trainer/commands/as_rank_impl.h"
 #include "trainer/commands/print_impl.h"
+#include "trainer/job/postmortem/oom.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
-#include "trainer/postmortem/oom.h"
 
 #define DEFAULT_MIN 4096
 #define DEFAULT_MAX ((int64_t)64 << 20)

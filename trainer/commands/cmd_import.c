@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
-#include "trainer/import/import.h"
+#include "trainer/config/import/import.h"
 
 /* A launch line has several words, so one word is the name of a file. */
 static enum ct_status import_one(const char *arg, struct ct_str *out)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "trainer/commands/cli.h"
-#include "trainer/remote/remote.h"
+#include "trainer/launch/remote/remote.h"
 
 /* What --hosts determines. */
 static enum ct_status check_sets(const struct ct_cli *cli)

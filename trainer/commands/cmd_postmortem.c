@@ -1,7 +1,7 @@
 /* `ctrain postmortem RUN`: prints the report after a failure. */
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
-#include "trainer/postmortem/report.h"
+#include "trainer/job/postmortem/postmortem.h"
 
 enum ct_status ct_cmd_postmortem(const struct ct_cli *cli)
 {

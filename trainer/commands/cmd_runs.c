@@ -6,7 +6,7 @@
 #include "base/terminal.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
-#include "trainer/launch/signals.h"
+#include "trainer/job/signals.h"
 #include "trainer/runs/clean.h"
 #include "trainer/runs/select.h"
 #include "trainer/runs/show.h"

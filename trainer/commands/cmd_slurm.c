@@ -10,11 +10,11 @@
 #include "base/subprocess.h"
 #include "trainer/commands/cli.h"
 #include "trainer/commands/print_impl.h"
+#include "trainer/job/slurm/job.h"
+#include "trainer/launch/slurm/job_status.h"
+#include "trainer/launch/slurm/script.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
-#include "trainer/slurm/job.h"
-#include "trainer/slurm/script.h"
-#include "trainer/slurm/status.h"
 
 #define SUBMIT_NS (60 * CT_SEC)
 #define TAIL_LINES 5

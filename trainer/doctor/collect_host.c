@@ -12,7 +12,7 @@
 #include "dist/comm/comm.h"
 #include "nn/engine.h"
 #include "trainer/doctor/collect_impl.h"
-#include "trainer/launch/limits.h"
+#include "trainer/job/limits.h"
 
 #define SHM_PER_RANK ((int64_t)10 << 20) /* buffers of NCCL, or of MPI's shared-memory transport, for a rank */
 

@@ -12,10 +12,10 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/launch/launch_env.h"
+#include "trainer/job/launch_env.h"
+#include "trainer/job/run_dir.h"
+#include "trainer/job/signals.h"
 #include "trainer/launch/leader.h"
-#include "trainer/launch/run_dir.h"
-#include "trainer/launch/signals.h"
 #include "trainer/plan/elastic.h"
 #include "trainer/plan/run_plan.h"
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/output.h"
 #include "dist/store/failure.h"
-#include "trainer/launch/signals.h"
+#include "trainer/job/signals.h"
 #include "trainer/plan/elastic.h"
 
 #define LOOK_NS (50 * CT_MS)

@@ -15,9 +15,9 @@
 #include "dist/rendezvous/rendezvous.h"
 #include "dist/rendezvous/secret.h"
 #include "dist/store/failure.h"
+#include "trainer/job/signals.h"
 #include "trainer/launch/form.h"
 #include "trainer/launch/leader.h"
-#include "trainer/launch/signals.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/elastic.h"
 

@@ -10,11 +10,11 @@
 
 #include "base/clock.h"
 #include "base/output.h"
+#include "trainer/job/launch_env.h"
+#include "trainer/job/limits.h"
+#include "trainer/job/signals.h"
 #include "trainer/launch/form.h"
-#include "trainer/launch/launch_env.h"
 #include "trainer/launch/launch_impl.h"
-#include "trainer/launch/limits.h"
-#include "trainer/launch/signals.h"
 #include "trainer/plan/elastic.h"
 
 #define KILL_AFTER_NS (2500 * CT_MS) /* after the first failure, so that all processes have ended within 5 s */

@@ -2,9 +2,9 @@
 #ifndef CT_TRAINER_LAUNCH_LAUNCH_IMPL_H
 #define CT_TRAINER_LAUNCH_LAUNCH_IMPL_H
 
+#include "trainer/job/step_board.h"
 #include "trainer/launch/attempts_impl.h"
 #include "trainer/launch/job_store.h"
-#include "trainer/launch/step_board.h"
 #include "trainer/launch/waiting.h"
 #include "trainer/launch/witness.h"
 #include "trainer/launch/workers_impl.h"

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "trainer/launch/signals.h"
+#include "trainer/job/signals.h"
 
 #define MAX_BYTES 16384
 #define LOST_NS (5 * CT_SEC)  /* without a store, another launcher may lead the job: node 0 after this time, ... */

@@ -9,8 +9,8 @@
 #define CT_TRAINER_LAUNCH_LEADER_H
 
 #include "trainer/config/config.h"
+#include "trainer/job/run_dir.h"
 #include "trainer/launch/rejoin.h"
-#include "trainer/launch/run_dir.h"
 
 /* The contents of RUN/leader. Each attempt has another number, so the number identifies the leader. */
 struct ct_leader {

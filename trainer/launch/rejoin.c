@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "dist/store/wire.h"
+#include "trainer/job/signals.h"
 #include "trainer/launch/form.h"
-#include "trainer/launch/signals.h"
 
 #define ATTEMPT_KEY "attempt" /* u32 number of the attempt, u32 ranks */
 #define END_KEY "end"         /* u32 status, str message, str hint */

@@ -8,10 +8,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "trainer/launch/launch_env.h"
-#include "trainer/postmortem/entry.h"
-#include "trainer/postmortem/oom.h"
-#include "trainer/postmortem/report.h"
+#include "trainer/job/launch_env.h"
+#include "trainer/job/postmortem/entry.h"
+#include "trainer/job/postmortem/oom.h"
+#include "trainer/job/postmortem/postmortem.h"
 
 #define GROUPS "/proc/self/cgroup", "/sys/fs/cgroup"
 

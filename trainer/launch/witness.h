@@ -1,4 +1,4 @@
-/* Collects what the launcher knows about its ranks for the report after a failure (trainer/postmortem/report.h): their
+/* Collects what the launcher knows about its ranks for the report after a failure (trainer/job/postmortem/postmortem.h): their
  * black boxes, how their processes ended, and whether the kernel has killed one because memory ran out. */
 #ifndef CT_TRAINER_LAUNCH_WITNESS_H
 #define CT_TRAINER_LAUNCH_WITNESS_H

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/output.h"
-#include "trainer/launch/launch_env.h"
-#include "trainer/launch/signals.h"
+#include "trainer/job/launch_env.h"
+#include "trainer/job/signals.h"
 
 extern char **environ;
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/subprocess.h"
-#include "trainer/launch/launch_env.h"
+#include "trainer/job/launch_env.h"
 
 /* The other ranks report a failure within seconds, so its command must not take longer. */
 #define FAILURE_SECONDS 5.0

@@ -7,7 +7,7 @@
 #include "dist/watchdog.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_weights.h"
-#include "trainer/launch/step_board.h"
+#include "trainer/job/step_board.h"
 #include "trainer/pipeline/pipeline.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/report/console.h"

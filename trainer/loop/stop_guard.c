@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "trainer/launch/signals.h"
+#include "trainer/job/signals.h"
 #include "trainer/loop/worker.h"
 
 /* Calls _exit, because the other threads may hold any lock. */

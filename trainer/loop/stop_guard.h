@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/thread.h"
-#include "trainer/slurm/job.h"
+#include "trainer/job/slurm/job.h"
 
 struct ct_stop_guard {
 	struct ct_thread thread;

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/launch/run_dir.h"
+#include "trainer/job/run_dir.h"
 
 #define ELSEWHERE_S \
 	86400 /* a run that may be on another host, whose lock may not be visible here, must have written nothing for so long */

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "trainer/launch/run_dir.h"
+#include "trainer/job/run_dir.h"
 
 #define RECENTLY_S 120 /* a run on another host that has written within this time is taken to be running */
 #define STARTING_S 30  /* a run directory without metrics that was created within this time is taken to be starting */

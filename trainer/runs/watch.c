@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "trainer/launch/run_dir.h"
-#include "trainer/launch/signals.h"
+#include "trainer/job/run_dir.h"
+#include "trainer/job/signals.h"
 #include "trainer/report/metrics.h"
 #include "trainer/runs/follow.h"
 #include "trainer/runs/run_info.h"

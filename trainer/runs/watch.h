@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "trainer/config/choices.h"
 
-/* Follows the run until it ends, or until a signal is read from `signals` (trainer/launch/signals.h); *sig is then its number, and
+/* Follows the run until it ends, or until a signal is read from `signals` (trainer/job/signals.h); *sig is then its number, and
  * otherwise 0. Begins with the last epochs of a run that has already trained. Returns CT_OK if the run has reached its end, and
  * otherwise the status of the run: CT_INTERRUPTED if it was stopped, the status of a failure, or CT_PEER_LOST if it has ended
  * without a message. */
