@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "trainer/plan/assume.h"
-#include "trainer/plan/simulate.h"
-#include "trainer/runs/select.h"
+#include "trainer/tools/estimate/simulate.h"
+#include "trainer/tools/runs/select.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,9 +3,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "trainer/doctor/doctor.h"
-#include "trainer/doctor/facts_json.h"
 #include "trainer/job/postmortem/postmortem.h"
+#include "trainer/tools/doctor/doctor.h"
+#include "trainer/tools/doctor/facts_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -14,7 +14,7 @@
 #include "trainer/launch/leader.h"
 #include "trainer/results/eval_files.h"
 #include "trainer/results/report.h"
-#include "trainer/runs/run_info.h"
+#include "trainer/tools/runs/run_info.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

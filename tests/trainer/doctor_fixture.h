@@ -4,7 +4,7 @@
 
 #include "tests/trainer/tmpdir.h"
 
-#include "trainer/doctor/facts.h"
+#include "trainer/tools/doctor/facts.h"
 
 enum { N = 3, MIB = 1 << 20 };
 

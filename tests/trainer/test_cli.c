@@ -9,7 +9,7 @@
 
 #include "tests/trainer/pages.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/commands/cli_impl.h"
+#include "trainer/tools/cli/options.h"
 
 #define STAND_IN(name)                              \
 	enum ct_status name(const struct ct_cli *c) \
@@ -289,7 +289,7 @@ static void test_T11_help_and_parser(void **state)
 			struct ct_cli cli;
 			enum ct_status st;
 
-			o = ct__option_find(s + 5, len);
+			o = ct_option_find(s + 5, len);
 			if (!o)
 				fail_msg("help of %s shows --%.*s, which is unknown", c->name, (int)len, s + 5);
 			if (o->kind == CT_OPTION_HELP || o->kind == CT_OPTION_VERSION)
@@ -301,7 +301,7 @@ static void test_T11_help_and_parser(void **state)
 			ct_cli_release(&cli);
 			n_checked++;
 		}
-		for (size_t k = 0; (o = ct__option_at(k)); k++) {
+		for (size_t k = 0; (o = ct_option_at(k)); k++) {
 			char line[256], shown[64];
 			struct ct_cli cli;
 			size_t len = strcspn(o->names, " ");
@@ -334,7 +334,7 @@ static void test_overview(void **state)
 	ct_cli_help(NULL, &page);
 	for (size_t i = 0; (c = ct_command_at(i)); i++)
 		assert_true(has_words(page.s, c->doc));
-	for (size_t i = 0; (o = ct__option_at(i)); i++) {
+	for (size_t i = 0; (o = ct_option_at(i)); i++) {
 		if (o->group == CT_OPT_SETS && o->doc)
 			assert_true(has_words(page.s, o->doc));
 	}
@@ -346,7 +346,7 @@ static void test_overview(void **state)
 	}
 	ct_str_release(&page);
 	/* Config keys that options set exist. */
-	for (size_t i = 0; (o = ct__option_at(i)); i++) {
+	for (size_t i = 0; (o = ct_option_at(i)); i++) {
 		if (o->key) {
 			page = (struct ct_str){0};
 			assert_true(ct_config_help(o->key, &page));

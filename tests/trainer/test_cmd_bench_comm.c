@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "dist/comm/comm_impl.h"
 #include "tests/base/check.h"
-#include "trainer/commands/cli.h"
+#include "trainer/tools/cli/cli.h"
 
 static bool damages;
 static struct ct_comm_ops damaged;

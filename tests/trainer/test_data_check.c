@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/commands/data_check_impl.h"
 #include "trainer/report/ticker.h"
+#include "trainer/tools/dataset/data_check.h"
 
 static void write_file(const char *dir, const char *name, const void *p, size_t n)
 {
@@ -54,12 +54,12 @@ static void count(void *user, uint64_t done, uint64_t total, size_t bad)
 	assert_true(bad <= 4);
 }
 
-static void check(const ct_dataset *d, int threads, struct ct_findings *f)
+static void check(const ct_dataset *d, int threads, struct ct_data_findings *f)
 {
 	uint64_t calls = 0;
-	struct ct__data_check c = {.set = "train", .data = d, .threads = threads, .progress = count, .user = &calls};
+	struct ct_data_check c = {.set = "train", .data = d, .threads = threads, .progress = count, .user = &calls};
 
-	assert_int_equal(ct__data_check(&c, f), CT_OK);
+	assert_int_equal(ct_data_check(&c, f), CT_OK);
 	assert_int_equal(calls, 10);
 }
 
@@ -69,7 +69,7 @@ static void test_findings(void **state)
 	const char *dir = tmpdir;
 	struct ct_dataset_spec spec = {.name = "imagefolder", .dir = dir, .train = true};
 	struct ct_str one = {0}, many = {0}, json = {0};
-	struct ct_findings f = {0};
+	struct ct_data_findings f = {0};
 	ct_dataset *d;
 	char key[16];
 
@@ -91,11 +91,11 @@ static void test_findings(void **state)
 	assert_int_equal(f.tags[0].n, 3);
 	assert_string_equal(f.tags[0].tag, f.v[0].tag);
 	assert_int_equal(f.tags[1].n, 1);
-	assert_int_equal(ct__findings_write(&f, false, &one), CT_OK);
-	assert_int_equal(ct__findings_write(&f, true, &json), CT_OK);
-	ct__findings_release(&f);
+	assert_int_equal(ct_data_findings_write(&f, false, &one), CT_OK);
+	assert_int_equal(ct_data_findings_write(&f, true, &json), CT_OK);
+	ct_data_findings_release(&f);
 	check(d, 4, &f);
-	assert_int_equal(ct__findings_write(&f, false, &many), CT_OK);
+	assert_int_equal(ct_data_findings_write(&f, false, &many), CT_OK);
 	assert_string_equal(ct_str_text(&one), ct_str_text(&many));
 	assert_int_equal(strncmp(many.s, "set\tkind\tsample\t", 16), 0);
 	for (const char *line = ct_str_text(&json); *line;) {
@@ -109,7 +109,7 @@ static void test_findings(void **state)
 		ct_json_destroy(j);
 		line += len + 1;
 	}
-	ct__findings_release(&f);
+	ct_data_findings_release(&f);
 	ct_str_release(&one);
 	ct_str_release(&many);
 	ct_str_release(&json);
@@ -121,14 +121,14 @@ static void test_raw(void **state)
 {
 	struct ct_dataset_spec spec = {
 		.name = "synthetic", .n = 10, .c = 1, .h = 8, .w = 8, .n_classes = 3, .train = true};
-	struct ct_findings f = {0};
+	struct ct_data_findings f = {0};
 	ct_dataset *d;
 
 	(void)state;
 	assert_int_equal(ct_dataset_open(&spec, &d), CT_OK);
 	check(d, 2, &f);
 	assert_int_equal(f.n, 0);
-	ct__findings_release(&f);
+	ct_data_findings_release(&f);
 	ct_dataset_close(d);
 }
 

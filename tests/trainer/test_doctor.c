@@ -2,8 +2,8 @@
  * the node, the exit code and the remedy that belong to it. The names of rows are those of the tutorials' mistakes. */
 #include "tests/trainer/doctor_fixture.h"
 
-#include "trainer/doctor/checks.h"
-#include "trainer/doctor/facts_json.h"
+#include "trainer/tools/doctor/checks.h"
+#include "trainer/tools/doctor/facts_json.h"
 
 /* ---- faults */
 

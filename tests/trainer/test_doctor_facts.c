@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 #include "dist/net/net.h"
-#include "trainer/doctor/collect_impl.h"
-#include "trainer/doctor/doctor.h"
-#include "trainer/doctor/probe.h"
+#include "trainer/tools/doctor/collect_impl.h"
+#include "trainer/tools/doctor/doctor.h"
+#include "trainer/tools/doctor/probe.h"
 
 static void put_file(const char *dir, const char *name, const char *text)
 {

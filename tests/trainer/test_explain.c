@@ -1,8 +1,8 @@
 /* Explanations of statuses, exit codes and checks, and the page that consists of them. */
 #include "tests/trainer/tmpdir.h"
 
-#include "trainer/doctor/checks.h"
-#include "trainer/doctor/explain.h"
+#include "trainer/tools/doctor/checks.h"
+#include "trainer/tools/doctor/explain.h"
 
 static void test_explain(void **state)
 {

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "tests/trainer/pages.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/commands/help/help.h"
+#include "trainer/tools/help/help.h"
 
 /* Parses a line of words that are separated by spaces; "..." and '...' hold words together. */
 static enum ct_status parse(const char *text)
@@ -60,7 +60,7 @@ static void test_pages(void **state)
 		const struct ct_command_text *text = ct_command_text(c);
 
 		if (!text)
-			fail_msg("trainer/commands/help/examples.c has no examples of %s", ct_command_name(c, name));
+			fail_msg("trainer/tools/help/examples.c has no examples of %s", ct_command_name(c, name));
 		ct_str_clear(&page);
 		ct_cli_help(c, &page);
 		expect_narrow(ct_command_name(c, name), page.s);

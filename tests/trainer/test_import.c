@@ -1,8 +1,8 @@
 /* Launch lines of the tutorials, and the commands that replace them. The names of rows are those of docs/FEATURES.md. */
 #include "tests/trainer/tmpdir.h"
 
-#include "trainer/commands/cli.h"
 #include "trainer/config/import/import_impl.h"
+#include "trainer/tools/cli/cli.h"
 
 static const struct {
 	const char *row, *line, *command;

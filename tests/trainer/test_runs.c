@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/runs/clean.h"
-#include "trainer/runs/follow.h"
-#include "trainer/runs/select.h"
-#include "trainer/runs/show.h"
-#include "trainer/runs/text_table.h"
+#include "trainer/tools/cli/text_table.h"
+#include "trainer/tools/runs/clean.h"
+#include "trainer/tools/runs/follow.h"
+#include "trainer/tools/runs/select.h"
+#include "trainer/tools/runs/show.h"
 
 #define RUN \
 	"{\"v\":1,\"kind\":\"run\",\"host\":\"far\",\"world_size\":2,\"total_steps\":40,\"resumed_step\":0,\"time\":1000}\n"

@@ -1,6 +1,6 @@
 /* The simulation of steps on a cluster: times that are computed by hand, relations between times, and the parsers. */
 #include "tests/base/check.h"
-#include "trainer/plan/simulate.h"
+#include "trainer/tools/estimate/simulate.h"
 
 #define US 1e-6
 #define MS 1e-3

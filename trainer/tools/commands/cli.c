@@ -1,0 +1,494 @@
+#define CT_LOG_COMPONENT "cli"
+#include "trainer/tools/cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "trainer/report/version.h"
+#include "trainer/tools/cli/options.h"
+#include "trainer/tools/cli/print.h"
+#include "trainer/tools/help/help.h"
+#include "trainer/tools/help/topic.h"
+
+/* An option or KEY=VALUE on the command line. It is checked when the command is known. */
+struct given {
+	const struct ct_option *option; /* NULL if value is KEY=VALUE */
+	const char *value;
+	char shown[48]; /* as the user wrote it, such as "--nproc_per_node", or "argument 3" */
+};
+
+struct line {
+	struct ct_cli *cli;
+	const char **words; /* positional arguments */
+	size_t n_words;
+	struct given *given;
+	size_t n_given;
+};
+
+/* Returns true if a word has the form optim.lr=0.1, and is not a path that contains '='. */
+static bool is_set(const char *word)
+{
+	size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+
+	return len > 0 && word[len] == '=' && word[0] != '.';
+}
+
+/* Suggests, for example, optim.lr=0.1 for "--lr 0.1". Returns false if there is no suggestion. value is the text after
+ * '=' or the next word, or NULL. */
+static bool hint_at_key(const char *option, const char *value)
+{
+	char name[64];
+	struct ct_key_hint hint;
+
+	snprintf(name, sizeof(name), "%s", option);
+	for (char *s = name; *s; s++)
+		*s = *s == '-' ? '_' : *s;
+	hint = ct_config_key_meant(name, value && *value ? value : NULL);
+	if (hint.key)
+		ct_error_hint("config keys are written as KEY=VALUE, without dashes: %s=%.40s%s%s%s", hint.key,
+			      hint.value ? hint.value : "VALUE", hint.note ? " (" : "", hint.note ? hint.note : "",
+			      hint.note ? ")" : "");
+	else if (hint.note)
+		ct_error_hint("%s", hint.note);
+	return hint.key || hint.note;
+}
+
+/* Returns the word after an unknown option if it can be the value of the option, else NULL. */
+static const char *value_after(int argc, char **argv, int i)
+{
+	const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+
+	return next && next[0] != '-' && !is_set(next) && !ct_ends_in_yaml(next) ? next : NULL;
+}
+
+/* Adds further unknown options that mean config keys to the hint, so that the user can correct all of them at once. */
+static void hint_at_more_keys(int argc, char **argv, int i)
+{
+	for (int k = i; k < argc; k++) {
+		const char *name = argv[k] + strspn(argv[k], "-"), *value = strchr(name, '=');
+		char plain[64];
+		struct ct_key_hint hint;
+
+		if (name == argv[k] || ct_option_find(name, strcspn(name, "=")))
+			continue;
+		snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(name, "="), name);
+		for (char *s = plain; *s; s++)
+			*s = *s == '-' ? '_' : *s;
+		value = value ? value + 1 : value_after(argc, argv, k);
+		hint = ct_config_key_meant(plain, value && *value ? value : NULL);
+		if (hint.key)
+			ct_error_hint("instead of %.40s: %s=%.40s", argv[k], hint.key,
+				      hint.value ? hint.value : "VALUE");
+	}
+}
+
+/* Argument `at` is an option with an unknown name. */
+static enum ct_status unknown_option(int argc, char **argv, int at)
+{
+	const char *arg = argv[at], *value = value_after(argc, argv, at);
+	const char *name = arg + strspn(arg, "-");
+	size_t len = strcspn(name, "=");
+	const char *words[96], *near;
+	char plain[64], all[96][24];
+	size_t n = 0;
+
+	snprintf(plain, sizeof(plain), "%.*s", (int)(len < sizeof(plain) ? len : sizeof(plain) - 1), name);
+	for (char *s = plain; *s; s++)
+		*s = *s == '_' ? '-' : *s;
+	for (size_t i = 0; ct_option_at(i); i++) {
+		for (const char *s = ct_option_at(i)->names; *s && n < CT_ARRAY_LEN(all); s += strspn(s, " ")) {
+			size_t word = strcspn(s, " ");
+
+			snprintf(all[n], sizeof(all[n]), "%.*s", (int)word, s);
+			if (word > 1) {
+				words[n] = all[n];
+				n++;
+			}
+			s += word;
+		}
+	}
+	near = ct_suggest(plain, words, n);
+	(void)CT_FAIL(CT_USAGE, "unknown option \"%.*s\"", (int)(name - arg + (ptrdiff_t)(len < 60 ? len : 60)), arg);
+	if (len > 1 && ct_option_find(name, len)) /* -procs, ---procs */
+		near = plain;
+	else if (hint_at_key(plain, name[len] == '=' ? name + len + 1 : value)) {
+		hint_at_more_keys(argc, argv, at + 1);
+		return CT_USAGE;
+	}
+	if (at + 1 < argc && ct_ends_in_yaml(argv[at + 1]) && (strcmp(plain, "c") == 0 || strcmp(plain, "cfg") == 0)) {
+		ct_error_hint("write the configuration file without an option: ctrain %s", argv[at + 1]);
+		return CT_USAGE;
+	}
+	if (near)
+		ct_error_hint("did you mean --%s?", near);
+	else
+		ct_error_hint("config keys are written as KEY=VALUE, without dashes; ctrain --help lists the options");
+	return CT_USAGE;
+}
+
+/* Parses a word that starts with '-'. The next word may be its value. */
+static enum ct_status read_option(struct line *l, int argc, char **argv, int *i)
+{
+	const char *arg = argv[*i], *name = arg + strspn(arg, "-");
+	size_t dashes = (size_t)(name - arg), len = strcspn(name, "=");
+	struct given *g = &l->given[l->n_given];
+
+	g->option = dashes <= 2 ? ct_option_find(name, len) : NULL;
+	if (!g->option || (dashes == 1) != (len == 1))
+		return unknown_option(argc, argv, *i);
+	snprintf(g->shown, sizeof(g->shown), "%.*s", (int)(dashes + len), arg);
+	g->value = name[len] == '=' ? name + len + 1 : NULL;
+	if (g->value && !g->option->value)
+		return CT_FAIL(CT_USAGE, "%s takes no value (\"%s\")", g->shown, g->value);
+	if (!g->value && g->option->value) {
+		if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
+			return CT_FAIL(CT_USAGE, "%s needs a value: %s", g->shown, g->option->value);
+		g->value = argv[++*i];
+	}
+	l->n_given++;
+	return CT_OK;
+}
+
+static enum ct_status add_set(struct ct_cli *cli, const struct given *g, const char *key, size_t key_len,
+			      const char *value)
+{
+	struct ct_config_set *s;
+
+	CT_TRY_ALLOC(s = ct_realloc(cli->sets, cli->n_sets + 1, sizeof(*cli->sets)));
+	cli->sets = s;
+	s += cli->n_sets++;
+	s->key = ct_strndup(key, key_len);
+	s->value = ct_strdup(value);
+	s->origin = ct_strdup(g->shown);
+	return s->key && s->value && s->origin ? CT_OK : CT_NOMEM;
+}
+
+/* The argument of import is a command line, which may start with NAME=VALUE. */
+static bool takes_line(const struct line *l)
+{
+	return l->n_words == 1 && strcmp(l->words[0], "import") == 0;
+}
+
+static enum ct_status split_words(struct line *l, int argc, char **argv)
+{
+	bool only_words = false;
+
+	for (int i = 1; i < argc; i++) {
+		struct given *g = &l->given[l->n_given];
+		const char *arg = argv[i];
+
+		if (!only_words && strcmp(arg, "--") == 0)
+			only_words = true;
+		else if (!only_words && arg[0] == '-' && arg[1])
+			CT_TRY(read_option(l, argc, argv, &i));
+		else if (!is_set(arg) || takes_line(l))
+			l->words[l->n_words++] = arg;
+		else {
+			snprintf(g->shown, sizeof(g->shown), "argument %d", i);
+			g->value = arg;
+			l->n_given++;
+		}
+	}
+	return CT_OK;
+}
+
+/* Finds the command that the first words name. Stores the number of these words in *used. */
+static enum ct_status find_command(const struct line *l, const struct ct_command **out, size_t *used)
+{
+	const char *first = l->n_words > 0 ? l->words[0] : NULL, *second = l->n_words > 1 ? l->words[1] : NULL;
+
+	*used = 0;
+	for (size_t i = 0; !first && i < l->n_given; i++) {
+		if (l->given[i].option && strcmp(l->given[i].option->names, "config") == 0)
+			return ct_error_hinted(
+				CT_FAIL(CT_USAGE, "no command is given, only options"),
+				"to train, write the configuration file without an option: ctrain %.200s",
+				l->given[i].value);
+	}
+	if (!first) {
+		return CT_FAIL_HINT(
+			CT_USAGE,
+			"to train a model, run ctrain CONFIG.yaml, for example ctrain configs/mnist_ddp.yaml; see ctrain --help for more",
+			l->n_given > 0 ? "no configuration file is given, only options"
+				       : "no configuration file is given");
+	}
+	if (ct_command_has_subs(first)) {
+		if (!second) {
+			return ct_error_hinted(CT_FAIL(CT_USAGE, "\"%s\" is incomplete: it needs a subcommand", first),
+					       "ctrain help %s lists the subcommands", first);
+		}
+		*used = 2;
+		*out = ct_command_find(first, second);
+		return *out ? CT_OK : ct_unknown_command(second, first);
+	}
+	*out = ct_command_find(first, second);
+	*used = *out ? (*out)->sub ? 2 : 1 : 0;
+	if (*out)
+		return CT_OK;
+	if (!ct_is_config(first))
+		return ct_unknown_command(first, NULL);
+	*out = ct_command_find("train", NULL);
+	return CT_OK;
+}
+
+static enum ct_status set_key(struct ct_cli *cli, const struct given *g, const char *key, const char *value)
+{
+	return add_set(cli, g, key, strlen(key), value);
+}
+
+static void remove_spaces(char *s)
+{
+	char *to = s;
+
+	for (; *s; s++) {
+		if (*s != ' ')
+			*to++ = *s;
+	}
+	*to = '\0';
+}
+
+static enum ct_status apply_procs(struct ct_cli *cli, const struct given *g)
+{
+	bool gpu = strcmp(g->value, "gpu") == 0 || strcmp(g->value, "cuda") == 0;
+
+	if (strchr(g->value, ',')) {
+		enum ct_status st;
+		char *list;
+
+		/* Users write "2, 8", too. */
+		CT_TRY_ALLOC(list = ct_strdup(g->value));
+		remove_spaces(list);
+		st = set_key(cli, g, "launch.procs_list", list);
+		ct_free(list);
+		return st;
+	}
+	/* torchrun accepts a kind of device, which means one rank per device of this kind. */
+	if (gpu || strcmp(g->value, "cpu") == 0) {
+		CT_TRY(set_key(cli, g, "device", gpu ? "cuda" : "cpu"));
+		return set_key(cli, g, "launch.procs", "auto");
+	}
+	return set_key(cli, g, "launch.procs", g->value);
+}
+
+/* host, host:port or [v6]:port */
+static enum ct_status apply_endpoint(struct ct_cli *cli, const struct given *g)
+{
+	const char *colon = strrchr(g->value, ':'), *bracket = strrchr(g->value, ']');
+	char host[256];
+	size_t len;
+
+	if (colon && (bracket ? colon < bracket : strchr(g->value, ':') != colon))
+		colon = NULL; /* a bare IPv6 address */
+	len = colon ? (size_t)(colon - g->value) : strlen(g->value);
+	if (len == 0 || len >= sizeof(host))
+		return CT_FAIL(CT_USAGE, "%s \"%.60s\": expected HOST or HOST:PORT", g->shown, g->value);
+	snprintf(host, sizeof(host), "%.*s", (int)len, g->value);
+	CT_TRY(set_key(cli, g, "launch.master_addr", host));
+	return colon ? set_key(cli, g, "launch.master_port", colon + 1) : CT_OK;
+}
+
+/* True for the options that describe the place of this process in the run. */
+static bool needs_value(const struct ct_option *o)
+{
+	return o->group == CT_OPT_RANK || o->kind == CT_OPTION_PROCS ||
+	       (o->key && (strncmp(o->key, "launch.node", 11) == 0 || strncmp(o->key, "launch.master", 13) == 0));
+}
+
+static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
+{
+	const struct ct_option *o = g->option;
+
+	/* Usually "--node-rank $NAME" with a variable that this shell does not know. */
+	if (g->value && !g->value[0] && needs_value(o))
+		return ct_error_hinted(
+			CT_FAIL(CT_USAGE, "the value of %s is empty", g->shown),
+			"if you passed a variable such as $NODE_RANK, set and export it in this shell; otherwise, remove %s",
+			g->shown);
+	switch (o->kind) {
+	case CT_OPTION_TEXT:
+		*(const char **)((char *)cli + o->offset) = g->value;
+		return CT_OK;
+	case CT_OPTION_FLAG:
+		*(bool *)((char *)cli + o->offset) = true;
+		return CT_OK;
+	case CT_OPTION_KEY:
+		return set_key(cli, g, o->key, g->value);
+	case CT_OPTION_PROCS:
+		return apply_procs(cli, g);
+	case CT_OPTION_STANDALONE:
+		return set_key(cli, g, o->key, "1");
+	case CT_OPTION_QUIET:
+		return set_key(cli, g, o->key, "off");
+	case CT_OPTION_ENDPOINT:
+		return apply_endpoint(cli, g);
+	case CT_OPTION_BACKEND:
+		if (strcmp(g->value, "c10d") != 0 && strcmp(g->value, "static") != 0)
+			return CT_FAIL(
+				CT_UNSUPPORTED,
+				"%s %.40s: ctrain supports only its own rendezvous, which is selected by c10d or static",
+				g->shown, g->value);
+		return CT_OK;
+	case CT_OPTION_HELP:
+	case CT_OPTION_SEARCH:
+	case CT_OPTION_VERSION:
+		break;
+	}
+	return CT_OK;
+}
+
+/* The error of an option of another command. The name may mean a config key here: --seed 3 is run.seed=3. */
+static enum ct_status misplaced_option(const struct ct_command *c, const struct given *g)
+{
+	char name[40];
+
+	(void)CT_FAIL(CT_USAGE, "%s cannot be used with %s", g->shown, ct_command_name(c, name));
+	if (!(c->options & CT_OPT_SETS) || !hint_at_key(g->shown + strspn(g->shown, "-"), g->value))
+		ct_error_hint("ctrain help %s shows its options", name);
+	return CT_USAGE;
+}
+
+/* The error of a command with n arguments, which are too few or too many. */
+static enum ct_status wrong_number(const struct ct_command *c, const char *const *words, int n)
+{
+	const char *extra = n > c->max_args ? words[c->max_args] : NULL;
+	struct ct_key_hint hint = {0};
+	char name[40];
+
+	ct_command_name(c, name);
+	if (extra && c->options & CT_OPT_SETS)
+		hint = ct_config_key_meant(extra, NULL);
+	if (extra)
+		(void)CT_FAIL(CT_USAGE, "%s: unexpected argument \"%s\"", name, extra);
+	else
+		(void)CT_FAIL(CT_USAGE, "%s needs %s", name, c->args);
+	if (hint.key) /* optim.lr 0.1 */
+		return ct_error_hinted(CT_USAGE, "config keys are written as KEY=VALUE: %s=%.40s", hint.key,
+				       n > c->max_args + 1 ? words[c->max_args + 1] : "VALUE");
+	return ct_error_hinted(CT_USAGE, "usage: ctrain %s %s", name, c->args);
+}
+
+static enum ct_status apply(struct line *l, const struct ct_command *c, size_t used)
+{
+	struct ct_cli *cli = l->cli;
+	int n_words = (int)(l->n_words - used);
+	char name[40];
+
+	for (size_t i = 0; i < l->n_given; i++) {
+		const struct given *g = &l->given[i];
+
+		if (!g->option) {
+			if (!(c->options & CT_OPT_SETS))
+				return CT_FAIL(CT_USAGE, "%s takes no KEY=VALUE (\"%.60s\")", ct_command_name(c, name),
+					       g->value);
+			CT_TRY(add_set(cli, g, g->value, strcspn(g->value, "="), strchr(g->value, '=') + 1));
+			continue;
+		}
+		if (!ct_option_of(c, g->option))
+			return misplaced_option(c, g);
+		CT_TRY(apply_option(cli, g));
+	}
+	if (n_words < c->min_args || n_words > c->max_args)
+		return wrong_number(c, l->words + used, n_words);
+	CT_TRY_ALLOC(cli->args = CT_NEW_ARRAY(const char *, (size_t)n_words + 1));
+	for (int i = 0; i < n_words; i++)
+		cli->args[cli->n_args++] = l->words[used + (size_t)i];
+	return CT_OK;
+}
+
+static enum ct_status print_version(void)
+{
+	struct ct_str text = {0};
+
+	ct_str_addf(&text, "ctrain %s\n", ct_version());
+	return ct_print_text(&text);
+}
+
+/* help, --help, --version and version. Sets *done if the line is one of them. */
+static enum ct_status give_information(const struct line *l, bool *done)
+{
+	const char *first = l->n_words > 0 ? l->words[0] : NULL;
+	const bool help = first && strcmp(first, "help") == 0;
+
+	*done = true;
+	for (size_t i = 0; i < l->n_given; i++) {
+		const struct ct_option *o = l->given[i].option;
+
+		if (o && o->kind == CT_OPTION_SEARCH && help)
+			return ct_help_print_search(l->given[i].value);
+		if (o && o->kind == CT_OPTION_HELP)
+			return ct_help_print(l->words + help, l->n_words - help, help);
+		if (o && o->kind == CT_OPTION_VERSION)
+			return print_version();
+	}
+	if (help)
+		return ct_help_print(l->words + 1, l->n_words - 1, true);
+	if (first && strcmp(first, "version") == 0 && l->n_words == 1 && l->n_given == 0)
+		return print_version();
+	*done = false;
+	return CT_OK;
+}
+
+static enum ct_status parse(struct line *l, int argc, char **argv)
+{
+	const struct ct_command *c = NULL;
+	size_t used;
+	bool done;
+
+	CT_TRY(split_words(l, argc, argv));
+	l->cli->command = ct_command_find("help", NULL);
+	CT_TRY(give_information(l, &done));
+	if (done)
+		return CT_OK;
+	CT_TRY(find_command(l, &c, &used));
+	l->cli->command = c;
+	return apply(l, c, used);
+}
+
+enum ct_status ct_cli_parse(int argc, char **argv, struct ct_cli *out)
+{
+	struct line l = {.cli = out};
+	size_t n = argc > 0 ? (size_t)argc : 1;
+	enum ct_status st = CT_NOMEM;
+
+	*out = (struct ct_cli){.argc = argc, .argv = argv};
+	l.words = CT_NEW_ARRAY(const char *, n);
+	if (!l.words)
+		return CT_NOMEM;
+	l.given = CT_NEW_ARRAY(struct given, n);
+	if (l.given)
+		st = parse(&l, argc, argv);
+	ct_free(l.given);
+	ct_free(l.words);
+	return st;
+}
+
+enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallback, int64_t lo, int64_t hi,
+			     int64_t *out)
+{
+	*out = fallback;
+	if (text && (ct_parse_i64(text, out) < 0 || *out < lo || *out > hi))
+		return CT_FAIL(CT_USAGE, "%s %.40s: expected an integer from %lld to %lld", option, text, (long long)lo,
+			       (long long)hi);
+	return CT_OK;
+}
+
+void ct_cli_set_log(const struct ct_cli *cli)
+{
+	const bool notes = cli->command && cli->command->options & CT_OPT_NOTES;
+
+	ct_log_show_info(cli->verbose ? CT_LOG_INFO_ALWAYS : notes ? CT_LOG_INFO_WITHOUT_FILE : CT_LOG_INFO_NEVER);
+}
+
+void ct_cli_release(struct ct_cli *cli)
+{
+	for (size_t i = 0; i < cli->n_sets; i++) {
+		ct_free((void *)(uintptr_t)cli->sets[i].key);
+		ct_free((void *)(uintptr_t)cli->sets[i].value);
+		ct_free((void *)(uintptr_t)cli->sets[i].origin);
+	}
+	ct_free(cli->sets);
+	ct_free((void *)cli->args);
+	*cli = (struct ct_cli){0};
+}

@@ -1,0 +1,346 @@
+#include "trainer/tools/dataset/data_check.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/thread.h"
+
+#define IMAGENET_CLASSES 1000 /* of ILSVRC 2012 */
+#define IMAGENET_TRAIN 1281167
+#define IMAGENET_VAL 50000
+#define MAX_THREADS 256
+#define TEXT 1024
+
+static const char *const names[CT_FINDING_KINDS] = {"damaged", "bad", "left-out", "warning"};
+
+struct check {
+	const struct ct_data_check *opts;
+	uint32_t n;
+	_Atomic uint32_t next;
+	_Atomic bool failed;
+	pthread_mutex_t mutex; /* protects the members below */
+	struct ct_data_findings *out;
+	uint64_t done;
+	size_t n_bad;
+	struct ct_error error;
+};
+
+const char *ct_data_finding_name(enum ct_finding_kind kind)
+{
+	return names[kind];
+}
+
+void ct_data_findings_release(struct ct_data_findings *f)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		ct_free(f->v[i].where);
+		ct_free(f->v[i].key);
+		ct_free(f->v[i].reason);
+	}
+	ct_free(f->v);
+	*f = (struct ct_data_findings){0};
+}
+
+/* Returns the length of the tag in a reason of the form "tag: ...". A tag consists of lower-case letters, digits and
+ * '-'. */
+static void find_tag(const char *reason, char tag[32])
+{
+	size_t n = strspn(reason, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+	if (n == 0 || n >= 32 || reason[n] != ':') {
+		reason = "other";
+		n = strlen(reason);
+	}
+	memcpy(tag, reason, n);
+	tag[n] = '\0';
+}
+
+static void count_tag(struct ct_data_findings *f, enum ct_finding_kind kind, const char *tag)
+{
+	struct ct_data_finding_tag *t = f->tags;
+
+	while (t < f->tags + f->n_tags && (t->kind != kind || strcmp(t->tag, tag) != 0))
+		t++;
+	if (t == f->tags + f->n_tags && f->n_tags < CT_MAX_TAGS) {
+		*t = (struct ct_data_finding_tag){.kind = kind};
+		snprintf(t->tag, sizeof(t->tag), "%s", tag);
+		f->n_tags++;
+	}
+	if (t < f->tags + CT_MAX_TAGS)
+		t->n++;
+}
+
+static enum ct_status add(struct ct_data_findings *f, const struct ct_data_finding *like, const char *where, const char *key,
+			  const char *reason)
+{
+	struct ct_data_finding *v;
+
+	CT_TRY_GROW(f->v, f->n, f->cap);
+	v = &f->v[f->n++];
+	*v = *like;
+	v->where = ct_strdup(where);
+	v->key = ct_strdup(key);
+	v->reason = ct_strdup(reason);
+	find_tag(reason, v->tag);
+	f->counts[v->kind]++;
+	count_tag(f, v->kind, v->tag);
+	return v->where && v->key && v->reason ? CT_OK : CT_NOMEM;
+}
+
+static enum ct_status note(struct check *c, enum ct_finding_kind kind, uint32_t sample, const char *reason)
+{
+	struct ct_data_finding like = {.set = c->opts->set, .kind = kind, .sample = sample};
+	char where[TEXT], key[TEXT];
+	enum ct_status st;
+
+	ct_dataset_describe(c->opts->data, sample, where, sizeof(where));
+	ct_dataset_key(c->opts->data, sample, key, sizeof(key));
+	pthread_mutex_lock(&c->mutex);
+	st = add(c->out, &like, where, key, reason);
+	c->n_bad += kind == CT_FINDING_BAD;
+	pthread_mutex_unlock(&c->mutex);
+	return st;
+}
+
+static enum ct_status check_one(struct check *c, ct_transformer *t, uint32_t i)
+{
+	struct ct_image_header header;
+	enum ct_status st = ct_transformer_verify(t, i, &header);
+
+	if (st == CT_DATA || st == CT_NOT_FOUND) {
+		char reason[TEXT];
+
+		snprintf(reason, sizeof(reason), "%s", ct_error_message());
+		ct_error_clear();
+		return note(c, CT_FINDING_BAD, i, reason);
+	}
+	if (st < 0) {
+		char where[TEXT];
+
+		ct_dataset_describe(c->opts->data, i, where, sizeof(where));
+		return ct_error_wrap("%s", where);
+	}
+	return ct_transformer_warning(t) ? note(c, CT_FINDING_WARNING, i, ct_transformer_warning(t)) : CT_OK;
+}
+
+static void count_one(struct check *c)
+{
+	pthread_mutex_lock(&c->mutex);
+	c->done++;
+	if (c->opts->progress)
+		c->opts->progress(c->opts->user, c->done, c->n, c->n_bad);
+	pthread_mutex_unlock(&c->mutex);
+}
+
+static enum ct_status check_some(struct check *c)
+{
+	bool encoded = ct_dataset_info(c->opts->data)->kind == CT_SAMPLE_ENCODED;
+	/* Any size is sufficient, because nothing is resized. */
+	struct ct_transform how = {.image = c->opts->image};
+	ct_transformer *t = NULL;
+	enum ct_status st;
+	uint32_t i;
+
+	if (encoded) {
+		how.crop = CT_CROP_CENTER;
+		how.h = how.w = how.resize = 1;
+	}
+	st = ct_transformer_create(&how, c->opts->data, &t);
+	while (st == CT_OK && !atomic_load(&c->failed) && (i = atomic_fetch_add(&c->next, 1)) < c->n) {
+		st = check_one(c, t, i);
+		count_one(c);
+	}
+	ct_transformer_destroy(t);
+	return st;
+}
+
+static void *check_main(void *arg)
+{
+	struct check *c = arg;
+
+	if (check_some(c) < 0) {
+		pthread_mutex_lock(&c->mutex);
+		if (!atomic_exchange(&c->failed, true))
+			ct_error_save(&c->error);
+		pthread_mutex_unlock(&c->mutex);
+	}
+	return NULL;
+}
+
+/* Splits a message such as "train-000003.tar: key \"b\" at byte 1024: label: ...". The reason starts at the first tag. */
+static char *find_reason(char *text)
+{
+	for (char *at = text; (at = strstr(at, ": ")); at++) {
+		char tag[32];
+
+		find_tag(at + 2, tag);
+		if (strcmp(tag, "other") != 0)
+			return at;
+	}
+	return NULL;
+}
+
+/* Adds a finding for a sample that is not in the index. Modifies the text. */
+static enum ct_status add_text(struct ct_data_findings *f, const char *set, enum ct_finding_kind kind, char *text)
+{
+	struct ct_data_finding like = {.set = set, .kind = kind, .sample = -1};
+	char *reason = find_reason(text);
+
+	if (!reason)
+		return add(f, &like, "", "", text);
+	*reason = '\0';
+	return add(f, &like, text, "", reason + 2);
+}
+
+enum ct_status ct_data_findings_add_damaged(struct ct_data_findings *f, const char *set, const char *text)
+{
+	char copy[TEXT];
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	return add_text(f, set, CT_FINDING_DAMAGED, copy);
+}
+
+static enum ct_status add_left_out(struct check *c, uint32_t i)
+{
+	char text[TEXT];
+
+	ct_dataset_skipped(c->opts->data, i, text, sizeof(text));
+	return add_text(c->out, c->opts->set, CT_FINDING_LEFT_OUT, text);
+}
+
+static int by_count(const void *a, const void *b)
+{
+	const struct ct_data_finding_tag *x = a, *y = b;
+	int c = (int)x->kind - (int)y->kind;
+
+	if (c == 0)
+		c = (x->n < y->n) - (x->n > y->n);
+	return c ? c : strcmp(x->tag, y->tag);
+}
+
+static int by_sample(const void *a, const void *b)
+{
+	const struct ct_data_finding *x = a, *y = b;
+
+	return (x->sample > y->sample) - (x->sample < y->sample);
+}
+
+enum ct_status ct_data_check(const struct ct_data_check *opts, struct ct_data_findings *out)
+{
+	const struct ct_dataset_info *info = ct_dataset_info(opts->data);
+	struct check c = {.opts = opts, .n = info->n, .out = out, .mutex = PTHREAD_MUTEX_INITIALIZER};
+	struct ct_thread threads[MAX_THREADS] = {0};
+	int n = opts->threads > 0 ? opts->threads : ct_cpu_count(), started = 0;
+	size_t before = out->n;
+	enum ct_status st = CT_OK;
+
+	while (started < n - 1 && started < MAX_THREADS &&
+	       ct_thread_start(&threads[started], "ctrain-check", check_main, &c) == CT_OK)
+		started++;
+	check_main(&c);
+	for (int i = 0; i < started; i++)
+		ct_thread_join(&threads[i]);
+	if (atomic_load(&c.failed))
+		st = ct_error_restore(&c.error);
+	/* The threads add findings in arbitrary order. */
+	if (st == CT_OK && out->n > before)
+		qsort(out->v + before, out->n - before, sizeof(*out->v), by_sample);
+	for (uint32_t i = 0; i < info->n_skipped && st == CT_OK; i++)
+		st = add_left_out(&c, i);
+	qsort(out->tags, out->n_tags, sizeof(*out->tags), by_count);
+	pthread_mutex_destroy(&c.mutex);
+	return st;
+}
+
+static enum ct_status write_json(const struct ct_data_finding *f, struct ct_str *out)
+{
+	ct_json *j = ct_json_object();
+	enum ct_status st;
+
+	ct_json_set_str(j, "set", f->set);
+	ct_json_set_str(j, "kind", names[f->kind]);
+	if (f->sample >= 0)
+		ct_json_set_i64(j, "sample", f->sample);
+	ct_json_set_str(j, "where", f->where);
+	ct_json_set_str(j, "key", f->key);
+	ct_json_set_str(j, "tag", f->tag);
+	ct_json_set_str(j, "reason", f->reason);
+	st = ct_json_dump(j, false, out);
+	ct_json_destroy(j);
+	ct_str_add(out, "\n");
+	return st;
+}
+
+/* Escapes control bytes, because a tab in a reason would look like a column separator. */
+static void write_column(const char *text, struct ct_str *out)
+{
+	ct_str_add_escaped(out, text, strlen(text), TEXT * 4);
+}
+
+static void write_tsv(const struct ct_data_finding *f, struct ct_str *out)
+{
+	ct_str_addf(out, "%s\t%s\t", f->set, names[f->kind]);
+	if (f->sample >= 0)
+		ct_str_addf(out, "%lld", (long long)f->sample);
+	ct_str_add(out, "\t");
+	write_column(f->where, out);
+	ct_str_add(out, "\t");
+	write_column(f->key, out);
+	ct_str_addf(out, "\t%s\t", f->tag);
+	write_column(f->reason, out);
+	ct_str_add(out, "\n");
+}
+
+enum ct_status ct_data_findings_write(const struct ct_data_findings *f, bool json, struct ct_str *out)
+{
+	if (!json)
+		ct_str_add(out, "set\tkind\tsample\twhere\tkey\ttag\treason\n");
+	for (size_t i = 0; i < f->n; i++) {
+		if (json)
+			CT_TRY(write_json(&f->v[i], out));
+		else
+			write_tsv(&f->v[i], out);
+	}
+	return ct_str_status(out);
+}
+
+static bool is_imagenet(const ct_dataset *d)
+{
+	const char *first = ct_dataset_class_name(d, 0);
+
+	return ct_dataset_info(d)->n_classes == IMAGENET_CLASSES && first &&
+	       (strcmp(first, "n01440764") == 0 || strncmp(first, "tench", 5) == 0);
+}
+
+/* "val", or a path whose last part begins with it, such as ILSVRC2012/val/ */
+static bool is_val(const char *set)
+{
+	size_t n = strlen(set);
+
+	while (n > 0 && set[n - 1] == '/')
+		n--;
+	while (n > 0 && set[n - 1] != '/')
+		n--;
+	return strncmp(set + n, "val", 3) == 0;
+}
+
+void ct_imagenet_note(const ct_dataset *d, const char *set, char *text, size_t len)
+{
+	const bool val = is_val(set);
+	const int64_t complete = val ? IMAGENET_VAL : IMAGENET_TRAIN, n = ct_dataset_info(d)->n;
+	const char *what = val ? "validation" : "training";
+
+	text[0] = '\0';
+	if (!is_imagenet(d))
+		return;
+	if (n == complete)
+		snprintf(text, len, "this is the number of images of ImageNet's complete %s set", what);
+	else
+		snprintf(text, len, "ImageNet's complete %s set has %lld images: %lld %s", what, (long long)complete,
+			 (long long)(n < complete ? complete - n : n - complete),
+			 n < complete ? "are missing" : "too many");
+}

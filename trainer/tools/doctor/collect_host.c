@@ -1,0 +1,98 @@
+/* Limits, CPUs and memory of this host, and the program itself. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "base/thread.h"
+#include "dist/comm/comm.h"
+#include "nn/engine.h"
+#include "trainer/job/limits.h"
+#include "trainer/tools/doctor/collect_impl.h"
+
+#define SHM_PER_RANK ((int64_t)10 << 20) /* buffers of NCCL, or of MPI's shared-memory transport, for a rank */
+
+static int64_t limit_of(int resource, bool most)
+{
+	struct rlimit r;
+
+	if (getrlimit((__rlimit_resource_t)resource, &r) != 0)
+		return -1;
+	const rlim_t v = most ? r.rlim_max : r.rlim_cur;
+	return v == RLIM_INFINITY || v > INT64_MAX ? INT64_MAX : (int64_t)v;
+}
+
+/* ctrain's own shared memory (dist.backend shm and hier) is not in /dev/shm. */
+static bool needs_dev_shm(const struct ct_collect_opts *o, const struct ct_facts *f)
+{
+	return o->cfg && f->ranks > 1 && (strcmp(f->device, "cuda") == 0 || strcmp(o->cfg->dist.backend, "mpi") == 0);
+}
+
+static void collect_limits(const struct ct_collect_opts *o, struct ct_facts *f)
+{
+	struct statvfs v;
+
+	f->open_files = limit_of(RLIMIT_NOFILE, false);
+	f->open_files_most = limit_of(RLIMIT_NOFILE, true);
+	f->open_files_needed = ct_limits_open_files((int)f->ranks);
+	f->locked_bytes = limit_of(RLIMIT_MEMLOCK, true);
+	f->shm_bytes = statvfs("/dev/shm", &v) == 0 ? (int64_t)(v.f_bavail * v.f_frsize) : 0;
+	f->shm_needed = needs_dev_shm(o, f) ? f->ranks * SHM_PER_RANK : 0;
+	f->in_container = ct_file_exists("/.dockerenv") || ct_file_exists("/run/.containerenv");
+}
+
+/* Appends the names and versions of the libraries that are available. */
+static void collect_libraries(bool (*at)(size_t, const char **, bool *, char *, size_t), struct ct_facts *f)
+{
+	char why[256];
+	const char *name;
+	bool available;
+
+	for (size_t i = 0; at(i, &name, &available, why, sizeof(why)); i++) {
+		const size_t len = strlen(f->libraries);
+
+		if (available && why[0])
+			snprintf(f->libraries + len, sizeof(f->libraries) - len, "%s%s", len > 0 ? ", " : "", why);
+	}
+}
+
+static void collect_config(const struct ct_config *c, struct ct_facts *f)
+{
+	struct ct_str lines = {0};
+	struct ct_sha256 h;
+	char hex[CT_SHA256_HEX];
+
+	if (ct_config_run_lines(c, &lines) == CT_OK && ct_str_status(&lines) == CT_OK) {
+		ct_sha256_init(&h);
+		ct_sha256_update(&h, ct_str_text(&lines), lines.len);
+		ct_sha256_final_hex(&h, hex);
+		snprintf(f->config, sizeof(f->config), "%s", hex);
+	}
+	ct_error_clear();
+	ct_str_release(&lines);
+}
+
+void ct__collect_host(const struct ct_collect_opts *o, struct ct_facts *f)
+{
+	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	(void)gethostname(f->host, sizeof(f->host) - 1);
+	snprintf(f->version, sizeof(f->version), "%s", CTRAIN_VERSION);
+	snprintf(f->build, sizeof(f->build), "%s", CT_BUILD_ID);
+	if (!o->quick) {
+		collect_libraries(ct_engine_at, f);
+		collect_libraries(ct_comm_backend_at, f);
+	}
+	collect_limits(o, f);
+	f->cpus = ct_cpu_count();
+	f->memory_bytes = pages > 0 && page > 0 ? (int64_t)pages * page : -1;
+	if (o->cfg) {
+		f->threads = ct_plan_threads(o->cfg, o->ranks.local);
+		collect_config(o->cfg, f);
+	}
+	ct_error_clear();
+}

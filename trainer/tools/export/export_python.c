@@ -1,0 +1,258 @@
+/* Writes a Python module with the model as a torch.nn.Module. It needs nothing but PyTorch, and Pillow to read images. */
+#include <string.h>
+
+#include "trainer/tools/export/export_impl.h"
+
+static const char loader[] =
+	"def load(path=os.path.join(os.path.dirname(os.path.abspath(__file__)), WEIGHTS)):\n"
+	"    \"\"\"Returns the model with its weights, ready for inference. path: the safetensors file of the weights.\"\"\"\n"
+	"    with open(path, \"rb\") as f:\n"
+	"        header = json.loads(f.read(struct.unpack(\"<Q\", f.read(8))[0]))\n"
+	"        data = bytearray(f.read())\n"
+	"    state = {}\n"
+	"    for name, t in header.items():\n"
+	"        if name != \"__metadata__\":\n"
+	"            begin, end = t[\"data_offsets\"]\n"
+	"            values = torch.frombuffer(data, dtype=torch.float32, offset=begin, count=(end - begin) // 4)\n"
+	"            state[name] = values.reshape(t[\"shape\"]).clone()\n"
+	"    model = Model()\n"
+	"    model.load_state_dict(state)\n"
+	"    return model.eval()\n";
+
+static const char drop_path[] =
+	"def drop_path(x, p, training):\n"
+	"    \"\"\"Stochastic depth: keeps a row with probability 1 - p and scales it by 1 / (1 - p), or sets it to zero.\"\"\"\n"
+	"    if not training or p == 0:\n"
+	"        return x\n"
+	"    keep = torch.rand(x.shape[0], *[1] * (x.dim() - 1), device=x.device) >= p\n"
+	"    return x * keep / (1 - p)\n"
+	"\n"
+	"\n";
+
+static const char image_reader[] =
+	"def read_image(path):\n"
+	"    \"\"\"Prepares an image file as ctrain does for evaluation. Returns a tensor [C,H,W] with values from 0 to 1.\"\"\"\n"
+	"    from PIL import Image%s\n"
+	"\n"
+	"    image = %s.convert(\"RGB\")\n"
+	"    w, h = image.size\n"
+	"    size = (RESIZE, RESIZE * h // w) if w <= h else (RESIZE * w // h, RESIZE)\n"
+	"    image = image.resize(size, Image.BILINEAR)\n"
+	"    x, y = round((size[0] - WIDTH) / 2), round((size[1] - HEIGHT) / 2)\n"
+	"    image = image.crop((x, y, x + WIDTH, y + HEIGHT))%s\n"
+	"    pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)\n"
+	"    return pixels.reshape(HEIGHT, WIDTH, %d).permute(2, 0, 1) / 255\n"
+	"\n"
+	"\n"
+	"if __name__ == \"__main__\":\n"
+	"    model = load()\n"
+	"    for path in sys.argv[1:]:\n"
+	"        with torch.no_grad():\n"
+	"            p = torch.softmax(model(read_image(path)[None])[0], 0)\n"
+	"        print(path)\n"
+	"        for k in p.argsort(descending=True)[:5].tolist():\n"
+	"            print(f\"  {100 * p[k]:6.2f} %%  {CLASSES[k] if CLASSES else f'class {k}'}\")\n";
+
+static void add_floats(struct ct_str *out, const char *name, const float *v, int n)
+{
+	ct_str_addf(out, "%s = [", name);
+	for (int i = 0; i < n; i++)
+		ct_str_addf(out, "%s%.9g", i ? ", " : "", (double)v[i]);
+	ct_str_add(out, "]\n");
+}
+
+static enum ct_status add_head(const struct ct_export_model *m, const char *weights, struct ct_str *out)
+{
+	const struct ct_description *d = m->description;
+	const bool image = d->resize > 0 && d->model.loss != CT_LOSS_MSE;
+	ct_json *classes = ct_json_array(), *name = ct_json_array();
+	struct ct_str text = {0}, quoted = {0};
+	enum ct_status st;
+
+	for (int i = 0; i < d->n_classes; i++)
+		ct_json_push_str(classes, d->classes[i]);
+	ct_json_push_str(name, weights);
+	st = ct_json_dump(classes, false, &text); /* a JSON array of strings is a Python list */
+	if (st == CT_OK)
+		st = ct_json_dump(name, false, &quoted);
+	ct_json_destroy(classes);
+	ct_json_destroy(name);
+	ct_str_addf(out,
+		    "\"\"\"Model %s, written by ctrain %s.\n\n  model = load()\n  y = model(x)\n\nx: ", d->model.name,
+		    CTRAIN_VERSION);
+	ct__export_describe_input(d, out);
+	ct_str_addf(out,
+		    ".\ny: float32 [N,%d], %s.\n\"\"\"\n\nimport json\nimport os\nimport struct\n%s\nimport torch\n"
+		    "from torch import nn\nfrom torch.nn import functional as F\n\nWEIGHTS = %s[0]\nCLASSES = %s\n",
+		    d->model.n_outputs, d->model.loss == CT_LOSS_MSE ? "the prediction" : "the logits of the classes",
+		    image ? "import sys\n" : "", ct_str_text(&quoted), ct_str_text(&text));
+	if (ct__export_normalizes(d)) {
+		add_floats(out, "MEAN", d->mean, d->model.input.c);
+		add_floats(out, "STD", d->std, d->model.input.c);
+	}
+	if (image)
+		ct_str_addf(out, "RESIZE, HEIGHT, WIDTH = %d, %d, %d\n", d->resize, d->model.input.h, d->model.input.w);
+	ct_str_add(out, "\n\n");
+	ct_str_release(&text);
+	ct_str_release(&quoted);
+	return st;
+}
+
+/* The size of the input of node n, which is the value of node n->in[0]. */
+static const struct ct_shape *input_shape(const ct_graph *g, const struct ct_node *n)
+{
+	return &ct_graph_node(g, n->in[0])->shape;
+}
+
+static const char *python_bool(bool v)
+{
+	return v ? "True" : "False";
+}
+
+/* Modules are stored by their complete names, which may contain dots and may be names of methods of nn.Module. */
+static void add_modules(const struct ct_export_model *m, const struct ct_export_value *values, struct ct_str *out)
+{
+	ct_str_add(out, "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n");
+	for (int i = 1; i < ct_graph_loss(m->graph); i++) {
+		const struct ct_node *n = ct_graph_node(m->graph, i);
+		const struct ct_shape *in = input_shape(m->graph, n);
+		const struct ct_window *w = &n->win;
+
+		if (n->op == CT_OP_LINEAR)
+			ct_str_addf(out, "        self._put(\"%s\", nn.Linear(%d, %d, bias=%s))\n", n->name,
+				    in->c * in->h * in->w, n->shape.c, python_bool(n->bias >= 0));
+		else if (n->op == CT_OP_CONV2D)
+			ct_str_addf(
+				out,
+				"        self._put(\"%s\", nn.Conv2d(%d, %d, (%d, %d), stride=(%d, %d), padding=(%d, %d), "
+				"dilation=(%d, %d), groups=%d, bias=%s))\n",
+				n->name, in->c, n->shape.c, w->r, w->s, w->stride_h, w->stride_w, w->pad_h, w->pad_w,
+				w->dilation_h, w->dilation_w, n->groups, python_bool(n->bias >= 0));
+		else if (n->op == CT_OP_BATCH_NORM)
+			ct_str_addf(out, "        self._put(\"%s\", nn.BatchNorm%dd(%d, eps=%.9g, momentum=%.9g))\n",
+				    n->name, values[i].flat ? 1 : 2, n->shape.c, (double)n->eps, (double)n->momentum);
+	}
+	ct_str_add(out, "\n    def _put(self, name, module):\n"
+			"        *parents, last = name.split(\".\")\n"
+			"        at = self\n"
+			"        for parent in parents:\n"
+			"            at = at._modules.setdefault(parent, nn.Module())\n"
+			"        at._modules[last] = module\n\n"
+			"    def _get(self, name):\n"
+			"        at = self\n"
+			"        for part in name.split(\".\"):\n"
+			"            at = at._modules[part]\n"
+			"        return at\n\n");
+}
+
+/* Appends the value of node `of` in the rank that its user needs. */
+static void add_operand(struct ct_str *out, const struct ct_export_value *values, int of, bool flat)
+{
+	if (values[of].flat == flat)
+		ct_str_addf(out, "v%d", of);
+	else
+		ct_str_addf(out, flat ? "torch.flatten(v%d, 1)" : "v%d[:, :, None, None]", of);
+}
+
+static void add_operation(const struct ct_export_model *m, const struct ct_export_value *values, int i,
+			  struct ct_str *out)
+{
+	const struct ct_node *n = ct_graph_node(m->graph, i);
+	const struct ct_window *w = &n->win;
+	const bool flat = values[i].flat;
+
+	ct_str_addf(out, "        v%d = ", i);
+	switch (n->op) {
+	case CT_OP_LINEAR:
+	case CT_OP_CONV2D:
+	case CT_OP_BATCH_NORM:
+		ct_str_addf(out, "module(\"%s\")(", n->name);
+		add_operand(out, values, n->in[0], flat);
+		ct_str_add(out, ")");
+		break;
+	case CT_OP_MAX_POOL:
+		ct_str_add(out, "F.max_pool2d(");
+		add_operand(out, values, n->in[0], false);
+		ct_str_addf(out, ", (%d, %d), (%d, %d), (%d, %d), (%d, %d))", w->r, w->s, w->stride_h, w->stride_w,
+			    w->pad_h, w->pad_w, w->dilation_h, w->dilation_w);
+		break;
+	case CT_OP_AVG_POOL:
+		ct_str_add(out, "F.avg_pool2d(");
+		add_operand(out, values, n->in[0], false);
+		ct_str_addf(out, ", (%d, %d), (%d, %d), (%d, %d), count_include_pad=False)", w->r, w->s, w->stride_h,
+			    w->stride_w, w->pad_h, w->pad_w);
+		break;
+	case CT_OP_GLOBAL_AVG_POOL:
+		ct_str_add(out, "F.adaptive_avg_pool2d(");
+		add_operand(out, values, n->in[0], false);
+		ct_str_add(out, ", 1)");
+		break;
+	case CT_OP_ADD:
+		add_operand(out, values, n->in[0], flat);
+		ct_str_add(out, " + ");
+		add_operand(out, values, n->in[1], flat);
+		break;
+	case CT_OP_RELU:
+		ct_str_addf(out, "F.relu(v%d)", n->in[0]);
+		break;
+	case CT_OP_DROPOUT:
+		ct_str_addf(out, "F.dropout(v%d, %.9g, self.training)", n->in[0], (double)n->p);
+		break;
+	case CT_OP_DROP_PATH:
+		ct_str_addf(out, "drop_path(v%d, %.9g, self.training)", n->in[0], (double)n->p);
+		break;
+	default: /* flatten */
+		ct_str_addf(out, "torch.flatten(v%d, 1)", n->in[0]);
+		break;
+	}
+	ct_str_add(out, "\n");
+}
+
+static void add_forward(const struct ct_export_model *m, const struct ct_export_value *values, struct ct_str *out)
+{
+	const int loss = ct_graph_loss(m->graph);
+
+	ct_str_add(out, "    def forward(self, v0):\n        module = self._get\n");
+	if (ct__export_normalizes(m->description))
+		ct_str_add(
+			out,
+			"        v0 = (v0 - v0.new_tensor(MEAN)[:, None, None]) / v0.new_tensor(STD)[:, None, None]\n");
+	for (int i = 1; i < loss; i++)
+		add_operation(m, values, i, out);
+	ct_str_add(out, "        return ");
+	add_operand(out, values, ct_graph_node(m->graph, loss)->in[0], true);
+	ct_str_add(out, "\n\n\n");
+}
+
+static bool has_drop_path(const ct_graph *g)
+{
+	for (int i = 0; i < ct_graph_n_nodes(g); i++) {
+		if (ct_graph_node(g, i)->op == CT_OP_DROP_PATH)
+			return true;
+	}
+	return false;
+}
+
+enum ct_status ct__export_python(const struct ct_export_model *m, const char *weights_name, struct ct_str *out)
+{
+	const struct ct_description *d = m->description;
+	const bool gray = d->model.input.c == 1;
+	struct ct_export_value *values;
+
+	CT_TRY(add_head(m, weights_name, out));
+	CT_TRY_ALLOC(values = CT_NEW_ARRAY(struct ct_export_value, (size_t)ct_graph_n_nodes(m->graph)));
+	ct__export_values(m->graph, values);
+	if (has_drop_path(m->graph))
+		ct_str_add(out, drop_path);
+	add_modules(m, values, out);
+	add_forward(m, values, out);
+	ct_str_add(out, loader);
+	if (d->resize > 0 && d->model.loss != CT_LOSS_MSE) {
+		ct_str_add(out, "\n\n");
+		ct_str_addf(out, image_reader, d->exif ? ", ImageOps" : "",
+			    d->exif ? "ImageOps.exif_transpose(Image.open(path))" : "Image.open(path)",
+			    gray ? ".convert(\"L\")" : "", d->model.input.c);
+	}
+	ct_free(values);
+	return ct_str_status(out);
+}
