@@ -13,7 +13,7 @@ if(git AND EXISTS ${SOURCE}/.git)
     set(unreleased ${commit})
   endif()
 endif()
-file(CONFIGURE OUTPUT ${OUT}/ct_version.c @ONLY CONTENT "#include \"trainer/report/version.h\"
+file(CONFIGURE OUTPUT ${OUT}/ct_version.c @ONLY CONTENT "#include \"trainer/job/version.h\"
 
 const char *ct_version(void)
 {

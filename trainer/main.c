@@ -11,7 +11,7 @@
 #include "base/output.h"
 #include "trainer/job/signals.h"
 #include "trainer/launch/remote/control.h"
-#include "trainer/loop/worker.h"
+#include "trainer/run/loop/worker.h"
 #include "trainer/tools/cli/cli.h"
 
 #define FINISH_NS (5 * CT_SEC) /* how long the final message waits for a reader that has stopped reading */

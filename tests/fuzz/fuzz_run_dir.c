@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "trainer/job/postmortem/entry.h"
 #include "trainer/launch/leader.h"
-#include "trainer/results/eval_files.h"
-#include "trainer/results/report.h"
+#include "trainer/run/evaluation/eval_files.h"
+#include "trainer/tools/report/report.h"
 #include "trainer/tools/runs/run_info.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

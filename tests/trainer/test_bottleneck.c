@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "trainer/report/bottleneck.h"
+#include "trainer/run/metrics/bottleneck.h"
 
 static void expect(const struct ct_bottleneck_facts *f, enum ct_bottleneck want, const char *text)
 {

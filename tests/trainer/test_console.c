@@ -9,8 +9,8 @@
 
 #include "base/terminal.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/report/console_impl.h"
-#include "trainer/report/wrap.h"
+#include "trainer/run/metrics/console_impl.h"
+#include "trainer/run/metrics/wrap.h"
 
 static void expect_status(const struct ct_progress *p, struct ct__console_style style, int width, const char *want)
 {

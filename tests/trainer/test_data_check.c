@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/report/ticker.h"
+#include "trainer/run/metrics/ticker.h"
 #include "trainer/tools/dataset/data_check.h"
 
 static void write_file(const char *dir, const char *name, const void *p, size_t n)

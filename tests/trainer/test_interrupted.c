@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "tests/trainer/ckpt_fixture.h"
 #include "trainer/job/run_dir.h"
-#include "trainer/report/metrics.h"
+#include "trainer/run/metrics/metrics.h"
 
 static bool interrupting;
 static unsigned n_calls;

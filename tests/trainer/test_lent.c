@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/loop/lent.h"
-#include "trainer/loop/session.h"
+#include "trainer/run/session/session.h"
+#include "trainer/run/step/lent.h"
 
 #define YAML                                                                                     \
 	"model: {name: mlp, hidden: [8]}\ntrain: {epochs: 1, engine: ref}\nbatch: {global: 4}\n" \

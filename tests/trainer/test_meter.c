@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "trainer/loop/meter.h"
+#include "trainer/run/loop/meter.h"
 
 enum { TOGETHER = 4, WAIT_MS = 20 };
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/report/metrics.h"
-#include "trainer/report/metrics_cut_impl.h"
+#include "trainer/run/metrics/metrics.h"
+#include "trainer/run/metrics/metrics_cut_impl.h"
 
 static char *new_run(const char *name)
 {

@@ -1,7 +1,7 @@
 /* The order of the passes of a pipeline, and the messages between its stages, without a model. */
 #include "tests/base/check.h"
 
-#include "trainer/pipeline/schedule.h"
+#include "trainer/run/pipeline/pass_schedule.h"
 
 enum { MOST_STAGES = 6, MOST_MICROS = 9 };
 

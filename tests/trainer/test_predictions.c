@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "trainer/results/eval_files.h"
+#include "trainer/run/evaluation/eval_files.h"
 
 enum { N = 6, CLASSES = 3 };
 

@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "trainer/results/report.h"
-#include "trainer/results/run_files.h"
+#include "trainer/tools/report/report.h"
+#include "trainer/tools/report/run_files.h"
 
 static const char metrics[] =
 	"{\"v\":1,\"kind\":\"run\",\"version\":\"0.1\",\"host\":\"<b>here</b>\",\"world_size\":2,\"model\":\"mlp\",\"data\":\"mnist\"}\n"
@@ -31,7 +31,7 @@ static const char config[] = "# A resolved ctrain configuration\n"
 			     "optim:\n"
 			     "  lr: 0.1  # --lr # 2\n";
 
-static const struct ct_report_data no_data;
+static const struct ct_image_source no_data;
 
 static char *new_run(const char *name, const char *lines, size_t n)
 {

@@ -9,7 +9,7 @@
 
 #include "tests/nn/on_host.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/loop/step.h"
+#include "trainer/run/step/step.h"
 
 /* 29 samples in steps of 24: the second and last one has 5. */
 #define DATA \

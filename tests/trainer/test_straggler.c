@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "trainer/report/straggler.h"
+#include "trainer/run/metrics/straggler.h"
 
 enum { RANKS = 5, BUCKETS = 3, VALUES = CT_PACE_BUCKETS + BUCKETS };
 

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/report/tb_events_impl.h"
+#include "trainer/run/metrics/tb_events_impl.h"
 
 static void test_crc(void **state)
 {

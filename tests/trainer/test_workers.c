@@ -14,7 +14,7 @@
 
 #include "tests/trainer/tmpdir.h"
 #include "trainer/launch/workers_impl.h"
-#include "trainer/loop/worker.h"
+#include "trainer/run/loop/worker.h"
 
 /* What a worker does that was started with this mode; returns its exit code. */
 static int play(const char *mode)

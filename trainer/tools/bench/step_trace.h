@@ -4,7 +4,7 @@
 #ifndef CT_TRAINER_TOOLS_BENCH_STEP_TRACE_H
 #define CT_TRAINER_TOOLS_BENCH_STEP_TRACE_H
 
-#include "trainer/loop/step.h"
+#include "trainer/run/step/step.h"
 
 struct ct__trace_span {
 	int track, id; /* private to step_trace.c; id: a node, a phase or a bucket */

@@ -2,8 +2,8 @@
 
 #include "trainer/job/signals.h"
 #include "trainer/launch/launch.h"
-#include "trainer/loop/stop_guard.h"
 #include "trainer/plan/comm_settings.h"
+#include "trainer/run/loop/stop_guard.h"
 
 bool ct__has_ranks(const struct ct_config *cfg)
 {

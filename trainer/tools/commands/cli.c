@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "trainer/report/version.h"
+#include "trainer/job/version.h"
 #include "trainer/tools/cli/options.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/help/help.h"

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "trainer/plan/run_plan.h"
-#include "trainer/report/ticker.h"
+#include "trainer/run/metrics/ticker.h"
 #include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/dataset/data_check.h"

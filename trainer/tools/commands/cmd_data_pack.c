@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "data/dataset.h"
 #include "data/pack/pack.h"
-#include "trainer/report/ticker.h"
+#include "trainer/run/metrics/ticker.h"
 #include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
 

@@ -10,11 +10,11 @@
 #include "data/files/class_list.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_weights.h"
-#include "trainer/loop/evaluate.h"
-#include "trainer/results/eval_files.h"
-#include "trainer/results/report.h"
+#include "trainer/run/evaluation/eval_files.h"
+#include "trainer/run/evaluation/evaluate.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/as_rank_impl.h"
+#include "trainer/tools/report/report.h"
 
 static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 {

@@ -12,7 +12,7 @@
 #include "dist/settings/settings.h"
 #include "nn/engine.h"
 #include "nn/models/model.h"
-#include "trainer/report/version.h"
+#include "trainer/job/version.h"
 #include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/doctor/bug_report.h"

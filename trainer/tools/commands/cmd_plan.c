@@ -6,10 +6,10 @@
 
 #include "base/mem.h"
 #include "base/thread.h"
-#include "trainer/pipeline/schedule.h"
 #include "trainer/plan/assume.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
+#include "trainer/run/pipeline/pass_schedule.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/estimate/plan_buckets.h"
 #include "trainer/tools/estimate/plan_time.h"

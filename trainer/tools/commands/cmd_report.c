@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "trainer/results/report.h"
 #include "trainer/tools/cli/cli.h"
+#include "trainer/tools/report/report.h"
 
 enum ct_status ct_cmd_report(const struct ct_cli *cli)
 {

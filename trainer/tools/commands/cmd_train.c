@@ -9,10 +9,11 @@
 #include "trainer/job/launch_env.h"
 #include "trainer/launch/job_store.h"
 #include "trainer/launch/launch.h"
-#include "trainer/loop/worker.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
+#include "trainer/run/loop/worker.h"
+#include "trainer/tools/report/report.h"
 #include "trainer/tools/cli/cli.h"
 #include "trainer/tools/doctor/doctor.h"
 
@@ -74,7 +75,7 @@ static enum ct_status train_or_launch(const struct ct_cli *cli, struct ct_config
 	CT_TRY(ct_cli_identity(cli, cfg, &id));
 	if (id.by != CT_LAUNCHER_NONE) {
 		warn_of_restarts(cfg, &id);
-		return ct_worker_run(cfg, &id);
+		return ct_worker_run(cfg, &id, ct_report_write_run);
 	}
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
 	enum ct_status st = check_start(cfg);

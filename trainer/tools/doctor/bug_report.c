@@ -10,7 +10,7 @@
 
 #include "base/device/device.h"
 #include "base/file.h"
-#include "trainer/report/version.h"
+#include "trainer/job/version.h"
 #include "trainer/tools/runs/run_info.h"
 
 #define REMOVED "(removed)"

@@ -39,7 +39,7 @@ static double cap_mib(const struct ct_config *c)
 	return c->dist.bucket_mib > 0 ? c->dist.bucket_mib : mib(ct_plan_bucket_bytes(c));
 }
 
-/* Returns whether the run measures all-reduces (trainer/loop/bucket_probe.h). */
+/* Returns whether the run measures all-reduces (trainer/run/session/bucket_probe.h). */
 static bool is_measured(const struct planned_buckets *p)
 {
 	return p->cfg->dist.bucket_mib == CT_CFG_AUTO && p->reduced && p->cfg->launch.pipeline == 1;

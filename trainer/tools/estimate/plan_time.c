@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trainer/report/console.h"
+#include "trainer/run/metrics/console.h"
 #include "trainer/tools/bench/step_bench.h"
 
 /* Limits of the measurement: seconds after the warm-up, and, on a CPU, floating-point operations of a step. */

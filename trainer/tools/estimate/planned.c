@@ -3,10 +3,10 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "trainer/loop/session_data.h"
-#include "trainer/pipeline/pipeline.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/ready.h"
+#include "trainer/run/pipeline/pipeline.h"
+#include "trainer/run/session/session_data.h"
 
 /* Returns the largest input size of all epochs, which determines the memory. */
 static struct ct_shape largest_input(const struct ct_run_plan *r)

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "trainer/loop/session_data.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/ready.h"
+#include "trainer/run/session/session_data.h"
 #include "trainer/tools/bench/step_bench.h"
 #include "trainer/tools/estimate/plan_time.h"
 #include "trainer/tools/estimate/simulate.h"

@@ -1,7 +1,7 @@
 #include "trainer/tools/estimate/simulate_print.h"
 
 #include "base/json.h"
-#include "trainer/report/console.h"
+#include "trainer/run/metrics/console.h"
 #include "trainer/tools/cli/print.h"
 
 const char *ct_simulate_algorithm(enum ct_sim_algorithm a)

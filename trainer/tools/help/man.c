@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trainer/report/version.h"
+#include "trainer/job/version.h"
 #include "trainer/tools/cli/options.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/help/help.h"

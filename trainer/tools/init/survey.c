@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/parallel.h"
-#include "trainer/report/ticker.h"
+#include "trainer/run/metrics/ticker.h"
 
 #define BLOCK 256 /* images between two updates of the progress line */
 

@@ -2,7 +2,7 @@
 #ifndef CT_TRAINER_TOOLS_RUNS_RUN_INFO_H
 #define CT_TRAINER_TOOLS_RUNS_RUN_INFO_H
 
-#include "trainer/results/run_files.h"
+#include "trainer/tools/report/run_files.h"
 
 enum ct_run_state {
 	CT_RUN_RUNNING, /* a process holds the lock, or a process on another host, whose lock cannot be seen, has recently written */

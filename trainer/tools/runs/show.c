@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trainer/report/console.h"
+#include "trainer/run/metrics/console.h"
 #include "trainer/tools/cli/text_table.h"
 
 #define SILENT_S 300 /* from then on, the table shows for how long a running run has written nothing */

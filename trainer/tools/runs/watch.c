@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "trainer/job/run_dir.h"
 #include "trainer/job/signals.h"
-#include "trainer/report/metrics.h"
+#include "trainer/run/metrics/metrics.h"
 #include "trainer/tools/runs/follow.h"
 #include "trainer/tools/runs/run_info.h"
 

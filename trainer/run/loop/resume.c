@@ -1,0 +1,233 @@
+#define CT_LOG_COMPONENT "resume"
+#include "trainer/run/loop/resume.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "trainer/checkpoint/model_weights.h"
+#include "trainer/run/pipeline/gather.h"
+
+static enum ct_status find(struct ct_session *s, char **path)
+{
+	/* After a restart, training continues from what this job has saved. Otherwise it begins as the job began. */
+	const bool saved = s->saves_before >= 0 && ct_checkpoint_newest_save(s->run_dir) > (uint64_t)s->saves_before;
+	const char *how = saved ? "auto" : s->cfg->train.resume;
+	*path = NULL;
+	if (strcmp(how, "never") == 0)
+		return CT_OK;
+	if (strcmp(how, "auto") != 0 && strcmp(how, "must") != 0) {
+		CT_TRY(ct_checkpoint_resolve(s->run_dir, how, path));
+		return ct_checkpoint_verify(*path);
+	}
+	CT_TRY(ct_checkpoint_find(s->run_dir, path));
+	if (!*path && ct_checkpoint_count(s->run_dir) > 0) {
+		ct_error_set(CT_DATA, __FILE__, __LINE__,
+			     "none of the %d checkpoints in %s is valid (the log gives the reason for each)",
+			     ct_checkpoint_count(s->run_dir), s->run_dir);
+		ct_error_hint("train.resume=never renames the directory of this run and starts from scratch");
+		return CT_DATA;
+	}
+	if (!*path && strcmp(how, "must") == 0) {
+		ct_error_set(CT_NOT_FOUND, __FILE__, __LINE__, "train.resume=must, but %s contains no valid checkpoint",
+			     s->run_dir);
+		ct_error_hint("use train.resume=auto to start from scratch if there is no checkpoint");
+		return CT_NOT_FOUND;
+	}
+	return CT_OK;
+}
+
+/* Finds the line of a key in "key=value" lines. *len is its length without the line feed. Returns NULL if there is
+ * none. */
+static const char *find_line(const char *lines, const char *key, size_t key_len, size_t *len)
+{
+	while (*lines) {
+		*len = strcspn(lines, "\n");
+		if (*len > key_len && memcmp(lines, key, key_len) == 0 && lines[key_len] == '=')
+			return lines;
+		lines += *len + (lines[*len] == '\n');
+	}
+	return NULL;
+}
+
+/* Adds "key was theirs, is ours" for each key with different values. Keys that only one side has are skipped: usually they
+ * belong to another model or data set, whose name differs as well. */
+static void list_differences(const char *theirs, const char *ours, struct ct_str *out)
+{
+	for (size_t n; *ours; ours += n + (ours[n] == '\n')) {
+		size_t key = strcspn(ours, "="), m = 0;
+		n = strcspn(ours, "\n");
+		if (key >= n)
+			continue;
+		const char *was = find_line(theirs, ours, key, &m);
+		if (was && (n != m || memcmp(was, ours, n) != 0))
+			ct_str_addf(out, "%s%.*s was %.*s and is now %.*s", out->len ? "; " : "", (int)key, ours,
+				    (int)(m - key - 1), was + key + 1, (int)(n - key - 1), ours + key + 1);
+	}
+}
+
+/* Adds the keys of `lines` that `others` does not have. */
+static void list_missing(const char *lines, const char *others, const char *where, struct ct_str *out)
+{
+	for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
+		size_t key = strcspn(lines, "="), m = 0;
+		n = strcspn(lines, "\n");
+		if (key < n && !find_line(others, lines, key, &m))
+			ct_str_addf(out, "%s%.*s is %s", out->len ? "; " : "", (int)n, lines, where);
+	}
+}
+
+static enum ct_status check_same(const struct ct_session *s, const char *path, const struct ct_train_state *st,
+				 const char *lines)
+{
+	struct ct_str diff = {0};
+	const char *what = NULL;
+	bool other_batch = false;
+	if (strcmp(st->config_digest, s->state.config_digest) != 0) {
+		list_differences(lines, s->config_lines, &diff);
+		/* If all common keys are equal, another version of ctrain has saved the checkpoint. */
+		if (!diff.len) {
+			list_missing(lines, s->config_lines, "only in the checkpoint", &diff);
+			list_missing(s->config_lines, lines, "only in this config", &diff);
+		}
+		what = "config";
+	} else if (strcmp(st->graph_digest, s->state.graph_digest) != 0) {
+		what = "model";
+	} else if (strcmp(st->data_digest, s->state.data_digest) != 0) {
+		what = "training data";
+	} else if (st->global_batch != s->plan.global_batch) {
+		/* The number of ranks may change, because any number of ranks continues with the same samples. */
+		other_batch = true;
+		ct_str_addf(&diff, "the global batch was %u and is now %u", st->global_batch, s->plan.global_batch);
+		what = "global batch";
+	}
+	if (what) {
+		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "checkpoint %s was saved with another %s%s%s", path, what,
+			     diff.len ? ": " : "", ct_str_text(&diff));
+		if (other_batch)
+			ct_error_hint(
+				"batch.global=%u continues with the same batches on any number of ranks; otherwise use another run.dir",
+				st->global_batch);
+		else if (strstr(ct_str_text(&diff), "train.epochs was") || strstr(ct_str_text(&diff), "train.max_steps was"))
+			ct_error_hint(
+				"with schedule.name %s, the learning rate of each step depends on the length of the run (a constant, step or "
+				"multistep schedule could continue); use another run.dir or restore the old value",
+				ct_config_choice(s->cfg, "schedule.name"));
+		else
+			ct_error_hint(
+				"use another run.dir, restore the old values, or set train.resume=never, which renames the directory of the old run");
+	}
+	ct_str_release(&diff);
+	return what ? CT_CONFIG : CT_OK;
+}
+
+static enum ct_status load_weights(struct ct_session *s)
+{
+	const char *path = s->cfg->model.weights;
+	if (!path[0])
+		return CT_OK;
+	if (ct_model_weights_load(path, s->net, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING,
+				  &s->weights) < 0)
+		return ct_error_wrap("model.weights");
+	return CT_OK;
+}
+
+/* The values of a pipeline go through host memory of rank 0. The tensors that a weights file does not contain keep their
+ * values. */
+static enum ct_status load_weights_whole(struct ct_session *s, struct ct_whole *w)
+{
+	const char *path = s->cfg->model.weights;
+	if (path[0] && ct_model_weights_load_whole(path, w, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING,
+						   &s->weights) < 0)
+		return ct_error_wrap("model.weights");
+	return CT_OK;
+}
+
+/* Loads the checkpoint at `path` or, if it is NULL, the initial weights. */
+static enum ct_status load_values(struct ct_session *s, const char *path, struct ct_whole *w)
+{
+	if (s->pipe && !path)
+		return load_weights_whole(s, w);
+	if (s->pipe) {
+		if (!w->graph)
+			CT_TRY(ct_whole_init(s->pipe->whole, s->optim, s->ema, w));
+		return ct_checkpoint_load_whole(path, w, s->optim);
+	}
+	return path ? ct_checkpoint_load(path, s->net, s->optim, s->ema) : load_weights(s);
+}
+
+/* Called by rank 0: sets *found and the state, and loads the tensors into the session or, with a pipeline, into *w. */
+static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st, bool *found, struct ct_whole *w)
+{
+	char *path = NULL, *lines = NULL;
+	enum ct_status rc;
+	*found = false;
+	CT_TRY_GOTO(find(s, &path), rc, out);
+	if (!path) {
+		rc = load_values(s, NULL, w);
+		goto out;
+	}
+	ct_console_stage(s->console, "reading checkpoint %s", path);
+	CT_TRY_GOTO(ct_checkpoint_load_state(path, st, &lines), rc, out);
+	CT_TRY_GOTO(check_same(s, path, st, lines), rc, out);
+	CT_TRY_GOTO(load_values(s, path, w), rc, out);
+	*found = true;
+	s->resumed_from = path;
+	path = NULL;
+out:
+	ct_free(lines);
+	ct_free(path);
+	return rc;
+}
+
+static enum ct_status broadcast_values(struct ct_session *s, bool resumed)
+{
+	CT_TRY(ct_session_share_weights(s));
+	if (!resumed) /* the EMA weights are a copy of the initial weights, which model.weights may have replaced */
+		return s->ema ? ct_ema_restart(s->ema) : CT_OK;
+	for (int i = 0; ct_optim_state_name(s->optim, i); i++)
+		CT_TRY(ct_session_broadcast_arena(s, ct_optim_state(s->optim, i)));
+	if (s->ema) {
+		CT_TRY(ct_session_broadcast_arena(s, ct_ema_params(s->ema)));
+		CT_TRY(ct_session_broadcast_arena(s, ct_ema_buffers(s->ema)));
+	}
+	return CT_OK;
+}
+
+static enum ct_status resume(struct ct_session *s, struct ct_whole *w)
+{
+	struct {
+		bool found;
+		struct ct_train_state state;
+	} msg;
+	const bool weights = s->cfg->model.weights[0];
+	memset(&msg, 0, sizeof(msg));
+	if (s->pipe && weights)
+		CT_TRY(ct_pipeline_gather(s->pipe, s->net, s->optim, s->ema, w));
+	if (ct_session_is_root(s))
+		CT_TRY(load_root(s, &msg.state, &msg.found, w));
+	CT_TRY(ct_session_broadcast(s, &msg, sizeof(msg)));
+	if (msg.found) {
+		const bool same_world = msg.state.world == (uint32_t)s->world.id.world;
+		msg.state.world = (uint32_t)s->world.id.world;
+		s->state = msg.state;
+		/* Another number of ranks may need another size, and adds in another order in any case. */
+		CT_TRY(ct_session_resume_buckets(s, same_world ? msg.state.bucket_bytes : 0));
+		ct_optim_set_steps(s->optim, s->state.optim_steps);
+		if (ct_optim_scales_loss(s->optim))
+			CT_TRY(ct_optim_set_loss_scale(s->optim, s->state.loss_scale, s->state.loss_scale_steps,
+						       s->state.skipped_updates));
+		if (ct_session_is_root(s))
+			CT_INFO("resuming from %s (step %llu)", s->resumed_from, (unsigned long long)s->state.step);
+	}
+	if (s->pipe && (msg.found || weights))
+		CT_TRY(ct_pipeline_scatter(s->pipe, s->net, s->optim, s->ema, w));
+	return broadcast_values(s, msg.found);
+}
+
+enum ct_status ct_resume(struct ct_session *s)
+{
+	struct ct_whole w = {0};
+	enum ct_status st = resume(s, &w);
+	ct_whole_release(&w);
+	return st;
+}

@@ -1,0 +1,308 @@
+#define CT_LOG_COMPONENT "worker"
+#include "trainer/run/loop/worker.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/black_box.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/output.h"
+#include "base/stacks.h"
+#include "base/thread.h"
+#include "trainer/job/launch_env.h"
+#include "trainer/job/limits.h"
+#include "trainer/job/postmortem/entry.h"
+#include "trainer/job/postmortem/postmortem.h"
+#include "trainer/job/run_dir.h"
+#include "trainer/job/signals.h"
+#include "trainer/job/slurm/job.h"
+#include "trainer/job/slurm/limit.h"
+#include "trainer/plan/comm_settings.h"
+#include "trainer/run/loop/hooks.h"
+#include "trainer/run/loop/outputs.h"
+#include "trainer/run/loop/resume.h"
+#include "trainer/run/loop/stop_guard.h"
+#include "trainer/run/loop/train.h"
+
+#define FINISH_NS CT_SEC /* maximum time to wait until the last lines of output have been read */
+
+enum ct_status ct_worker_join_clock(void)
+{
+	int64_t fd = ct_env_i64(CT_ENV_CLOCK_FD, -1);
+	enum ct_status st = CT_OK;
+	if (getenv(CT_ENV_ERROR_FD) && fd >= 0 && fd <= INT_MAX) {
+		st = ct_clock_join((int)fd);
+		close((int)fd);
+	}
+	unsetenv(CT_ENV_CLOCK_FD);
+	return st;
+}
+
+bool ct_worker_deliver_error(enum ct_status st)
+{
+	int fd = (int)ct_env_i64(CT_ENV_ERROR_FD, -1);
+	struct ct_error e;
+	if (fd < 0)
+		return false;
+	ct_error_save(&e);
+	e.status = st;
+	return write(fd, &e, sizeof(e)) == (ssize_t)sizeof(e);
+}
+
+static enum ct_status open_log(const char *run_dir, int rank)
+{
+	char *dir = NULL, *path = NULL;
+	enum ct_status st = CT_NOMEM;
+	if ((dir = ct_path_join(run_dir, "log")) && (path = ct_strfmt("%s/rank-%05d.log", dir, rank))) {
+		st = ct_dir_make(dir);
+		if (st == CT_OK)
+			st = ct_log_open_file(path);
+	}
+	if (st == CT_NOT_FOUND) /* the directory is about to be created, so this is not missing data */
+		st = CT_FAIL(CT_IO, "%s", ct_error_message());
+	ct_free(path);
+	ct_free(dir);
+	return st;
+}
+
+/* The backtraces of an earlier failure would be misleading. */
+static enum ct_status remove_stacks(const char *run_dir, const struct ct_identity *id)
+{
+	char *path;
+	if (id->local_rank <= 0) /* -1: not known yet */
+		CT_TRY(ct_postmortem_remove_stacks(run_dir, id->world));
+	CT_TRY_ALLOC(path = ct_postmortem_stacks_path(run_dir, id->rank));
+	(void)unlink(path);
+	ct_free(path);
+	return CT_OK;
+}
+
+/* The file is created only if this process fails. */
+static enum ct_status enable_stacks(const char *run_dir, const struct ct_identity *id)
+{
+	char *path;
+	CT_TRY_ALLOC(path = ct_postmortem_stacks_path(run_dir, id->rank));
+	ct_stacks_enable(path);
+	ct_free(path);
+	return CT_OK;
+}
+
+static enum ct_status begin_files(const char *run_dir, const struct ct_identity *id)
+{
+	CT_TRY(open_log(run_dir, id->rank));
+	return remove_stacks(run_dir, id);
+}
+
+/* With train.resume=never, rank 0 or the launcher of its node may rename the directory of an earlier run at any time until
+ * all ranks have joined. Ranks that may start earlier use the directory only after that; before, their messages are only
+ * printed. */
+static bool begins_files_late(const struct ct_config *cfg, const struct ct_identity *id)
+{
+	const bool prepared = id->restart > 0 || (id->by == CT_LAUNCHER_CTRAIN && id->node <= 0);
+	return id->rank > 0 && !prepared && strcmp(cfg->train.resume, "never") == 0;
+}
+
+/* Adds this rank to the report after a failure. Our launcher would do this itself. */
+static void report_failure(const struct ct_identity *id, const char *run_dir, double started)
+{
+	struct ct_failure f = {.rank = id->rank, .pid = (int)getpid(), .status = ct_error_status(), .seq = -1};
+	const struct ct_postmortem_job job = {.world = id->world, .started = started, .failure = &f};
+	struct ct_rank_end end = {.rank = id->rank, .pid = (int)getpid(), .node = id->node, .wait_status = -1};
+	const struct ct_black_box *box = ct_black_box_own();
+	struct ct_error keep;
+	char host[65] = "?";
+	if (id->by == CT_LAUNCHER_CTRAIN || f.status == CT_INTERRUPTED || !box ||
+	    !strstr(ct_box_phase_of(box), ", step "))
+		return;
+	(void)gethostname(host, sizeof(host) - 1);
+	ct_error_save(&keep);
+	if (f.status == CT_PEER_LOST || f.status == CT_CANCELLED || f.status == CT_TIMEOUT)
+		f.rank = -1; /* another rank failed first */
+	snprintf(f.host, sizeof(f.host), "%.63s", host);
+	snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s): %.500s", id->rank, f.pid, f.host, keep.message);
+	end.host = host;
+	end.error = &keep;
+	ct_json *entries = ct_json_array();
+	ct_json_push(entries, ct_postmortem_entry(run_dir, &end, box));
+	if (ct_postmortem_add(run_dir, &job, entries) < 0)
+		CT_DEBUG("cannot write the report of the failure: %s", ct_error_message());
+	(void)ct_error_restore(&keep);
+	ct_error_hint("%s/log/postmortem.txt describes what each rank was doing", run_dir);
+}
+
+/* The record of an earlier failure would be misleading. */
+static enum ct_status name_flight_file(const struct ct_session *s)
+{
+	char *path;
+	if (!s->watchdog)
+		return CT_OK;
+	CT_TRY_ALLOC(path = ct_strfmt("%s/log/flight-%05d.json", s->run_dir, s->world.id.rank));
+	(void)unlink(path);
+	ct_watchdog_flight_file(s->watchdog, path);
+	ct_free(path);
+	return CT_OK;
+}
+
+/* The result of the run is in the other files, so a failure is only a warning. Keeps the error chain. */
+static void write_report(const struct ct_session *s, ct_metrics_log *metrics, ct_report_writer *write)
+{
+	struct ct_image_source data;
+	struct ct_error keep;
+	char *path = NULL;
+	ct_error_save(&keep);
+	ct_image_source_set(&data, s->cfg, &s->plan, s->train, s->val);
+	if (write(s->run_dir, &data, &path) == CT_OK)
+		ct_metrics_say(metrics, "  report        %s", path);
+	else
+		CT_WARN("cannot write the report of the run: %s", ct_error_message());
+	ct_free(path);
+	(void)ct_error_restore(&keep);
+}
+
+static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, const ct_run_lock *lock,
+			    struct ct_step_count *steps, int signals, struct ct_stop_guard *guard,
+			    ct_report_writer *report)
+{
+	struct ct_session s = {.joined = begins_files_late(cfg, id) ? begin_files : NULL};
+	ct_metrics_log *metrics = NULL;
+	const char *end = NULL;
+	int64_t start = ct_env_i64(CT_ENV_START_NS, ct_process_start_ns());
+	if (id->rank == 0)
+		CT_TRY(ct_console_create(cfg->log.console, &s.console));
+	ct_console *console = s.console; /* a failed session is zero */
+	enum ct_status st = ct_session_create(cfg, id, true, &s);
+	if (st < 0) {
+		ct_console_destroy(console);
+		return st;
+	}
+	s.lock = lock;
+	s.steps = steps;
+	s.saves_before = lock ? ct_run_lock_saves_before(lock) : -1;
+	if (s.saves_before < 0)
+		s.saves_before = ct_env_i64(CT_ENV_SAVES_BEFORE, -1);
+	st = name_flight_file(&s);
+	if (st == CT_OK)
+		st = ct_resume(&s);
+	if (st == CT_OK && id->rank == 0)
+		st = ct_outputs_open(&s, &metrics);
+	ct_stop_guard_end(guard); /* from here on, a stop signal saves a checkpoint */
+	if (st == CT_OK)
+		st = ct_train(&s, metrics, start, signals, &end);
+	if (st < 0 && st != CT_INTERRUPTED && metrics) {
+		ct_metrics_failed(metrics, s.state.step, s.state.epoch, ct_seconds_since(start));
+		ct_hook_failure(&s, metrics);
+	}
+	if (metrics && report && cfg->log.report && (st == CT_OK || st == CT_NUMERIC || st == CT_INTERRUPTED))
+		write_report(&s, metrics, report);
+	if (end)
+		ct_hook_end(&s, metrics, end);
+	ct_metrics_close(metrics);
+	ct_console_destroy(console);
+	/* All ranks have agreed to stop after a signal, so they leave normally, without a failure. */
+	ct_session_destroy(&s, st < 0 && st != CT_INTERRUPTED);
+	return st;
+}
+
+/* *out has an element for each rank of this node, or is NULL if ctrain's launcher has not started this process. */
+static enum ct_status join_steps(const struct ct_identity *id, struct ct_step_count **out)
+{
+	const int64_t fd = ct_env_i64(CT_ENV_STEPS_FD, -1);
+	enum ct_status st = CT_OK;
+	if (getenv(CT_ENV_ERROR_FD) && fd >= 0 && fd <= INT_MAX) {
+		st = ct_step_board_join((int)fd, id->local_world, out);
+		close((int)fd);
+	}
+	unsetenv(CT_ENV_STEPS_FD);
+	return st;
+}
+
+static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_identity *id, const char *run_dir,
+				   ct_run_lock **lock)
+{
+	if (id->rank == 0) {
+		/* ctrain's launcher has already prepared the directory. */
+		const bool prepared = id->by == CT_LAUNCHER_CTRAIN || id->restart > 0;
+		CT_TRY(ct_run_dir_prepare(run_dir, prepared ? "auto" : cfg->train.resume));
+		CT_TRY(ct_run_dir_lock(run_dir, lock));
+	}
+	return begins_files_late(cfg, id) ? CT_OK : begin_files(run_dir, id);
+}
+
+/* Returns true if there were earlier starts of the same Slurm job, and none of them has saved a checkpoint. */
+static bool has_no_progress(const ct_run_lock *lock, const char *run_dir)
+{
+	const int64_t before = ct_run_lock_saves_before(lock);
+	return before >= 0 && ct_checkpoint_newest_save(run_dir) <= (uint64_t)before;
+}
+
+enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id, ct_report_writer *report)
+{
+	(void)prctl(PR_SET_NAME,
+		    "ctrain"); /* otherwise ps and top would show "exe", because the launcher executes /proc/self/exe */
+	ct_run_lock *lock = NULL;
+	struct ct_step_count *steps = NULL;
+	int signals = -1;
+	struct ct_stop_guard guard = {0};
+	ct_nccl_log *nccl_log = NULL; /* NULL: NCCL is not used, or its messages are not wanted */
+	struct ct_slurm_limit limit = {0};
+	struct ct_slurm_job job;
+	char *run_dir = NULL;
+	const double started = ct_wall_seconds();
+	const char *box = getenv(CT_ENV_BLACK_BOX);
+	enum ct_status st;
+	ct_black_box_join(box && box[0] ? box : NULL);
+	ct_slurm_job_from_env(&job);
+	bool requeues = id->rank == 0 && job.id > 0 && cfg->launch.requeue;
+	CT_TRY(ct_limits_check(id->local_world));
+	CT_TRY(ct_signals_open(false, &signals));
+	ct_output_never_wait();
+	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
+	ct_log_set_rank(id->rank, id->world);
+	guard.job = requeues ? &job : NULL;
+	st = ct_plan_open_nccl_log(cfg, id->world, &nccl_log);
+	if (st == CT_OK)
+		st = ct_stop_guard_start(&guard, signals);
+	if (st == CT_OK)
+		st = open_run_dir(cfg, id, run_dir, &lock);
+	if (st == CT_OK && lock)
+		atomic_store(&guard.no_progress, has_no_progress(lock, run_dir));
+	if (st == CT_OK && id->rank == 0)
+		st = ct_slurm_limit_start(&limit, &job, cfg->launch.stop_before);
+	if (st == CT_OK)
+		st = enable_stacks(run_dir, id);
+	if (st == CT_OK)
+		st = ct_nccl_log_start(nccl_log);
+	if (st == CT_OK)
+		st = join_steps(id, &steps);
+	if (st == CT_OK)
+		st = train(cfg, id, lock, steps ? &steps[id->local_rank] : NULL, signals, &guard, report);
+	/* The job continues by itself, so Slurm must not start it again. */
+	requeues = requeues && !(steps && atomic_load(&steps[id->local_rank].regrouped));
+	ct_step_board_release(steps, id->local_world);
+	ct_stop_guard_end(&guard);
+	ct_nccl_log_close(nccl_log);
+	ct_slurm_limit_stop(&limit);
+	if (st < 0) {
+		report_failure(id, run_dir, started);
+		/* Written to the log file only, because the launcher or main prints the error. */
+		ct_log_record(CT_LOG_COMPONENT, "ends with %s: %s%s%s", ct_status_name(st), ct_error_message(),
+			      ct_error_hint_text()[0] ? "; hint: " : "", ct_error_hint_text());
+		CT_DEBUG("%s", ct_error_frames());
+	}
+	ct_run_dir_unlock(lock);
+	if (st == CT_INTERRUPTED && requeues)
+		ct_slurm_requeue(&job); /* comes last, because it ends this process */
+	ct_signals_close(signals);
+	ct_log_close();
+	ct_output_finish(ct_deadline_in(FINISH_NS));
+	ct_free(run_dir);
+	return st;
+}

@@ -1,0 +1,174 @@
+/* The complete state of a worker: world, device, data, graph, engine, net, communicator, reducer and optimizer. They
+ * are created and destroyed together. The training loop, evaluation and the benchmarks borrow them from the session. */
+#ifndef CT_TRAINER_RUN_SESSION_SESSION_H
+#define CT_TRAINER_RUN_SESSION_SESSION_H
+
+#include "dist/reducer.h"
+#include "dist/watchdog.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/model_weights.h"
+#include "trainer/job/step_board.h"
+#include "trainer/plan/run_plan.h"
+#include "trainer/run/metrics/console.h"
+#include "trainer/run/pipeline/pipeline.h"
+
+/* Step scalars. They are summed over all ranks together with the gradients of the last bucket, so a step needs no
+ * additional all-reduce. They are fp32, regardless of the type of the gradients. */
+enum ct_scalar {
+	CT_SCALAR_LOSS,
+	CT_SCALAR_STOP, /* STOP, SAVE and REGROUP: requests of ranks to stop, to save, and to stop because a node can be added */
+	CT_SCALAR_SAVE,
+	CT_SCALAR_REGROUP,
+	CT_SCALAR_BAD, /* unreadable samples of the epoch so far */
+	/* The results of the update, which are not summed: they are written after the reduction, and read together with
+	 * the sums. */
+	CT_SCALAR_UPDATE = 8,
+	CT_SCALAR_N = 16
+};
+_Static_assert(CT_SCALAR_UPDATE + CT_UPDATE_RESULTS <= CT_SCALAR_N, "the results of an update are among the scalars");
+
+enum { CT_BUCKET_TIMES = 8 };
+
+/* The size of the buckets, and how it was chosen. */
+struct ct_bucket_choice {
+	size_t bytes;
+	struct ct_allreduce_time times[CT_BUCKET_TIMES]; /* [n_times] the measurement, if there was one */
+	int n_times;
+	double seconds; /* duration of the measurement */
+	bool resumed;   /* bytes comes from the checkpoint instead */
+};
+
+struct ct_session {
+	const struct ct_config *cfg;
+	struct ct_run_plan plan;
+	char *run_dir;
+	char *config_lines;
+	float *class_weights; /* [classes] of the loss, or NULL */
+	char *description; /* of the model, for checkpoints; NULL on ranks that do not save, and without training */
+	const struct ct_run_lock
+		*lock; /* lock of the run directory, borrowed; NULL: not training, or another rank holds it */
+	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1: no restart. */
+	int64_t saves_before;
+	struct ct_step_count *steps; /* of this rank, for the launcher; NULL: there is none */
+	/* Called when all ranks have joined; NULL: nothing is called. */
+	enum ct_status (*joined)(const char *run_dir, const struct ct_identity *id);
+	struct ct_world world;
+	ct_watchdog *watchdog; /* NULL in a world of one */
+	ct_device *device;
+	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
+	void *samples
+		[2]; /* by enum ct_mode: copies of train and val in device memory; NULL: the host prepares batches */
+	ct_graph *
+		graph; /* for the image size of epoch 0, or of evaluations if there is no training; of a stage if there is a pipeline */
+	ct_graph *size_graph; /* graph of the program `full` after the image size has changed; otherwise NULL */
+	ct_graph *val_graph;  /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
+	ct_engine *engine;
+	ct_comm *comm;
+	struct ct_pipeline *pipe; /* NULL: this rank has the complete model */
+	ct_comm *
+		group; /* the ranks that have the same parameters, over which gradients are summed: comm, or those of a stage */
+	ct_net *net;
+	ct_arena *half;   /* the buckets that are summed in another type than fp32; NULL: there are none */
+	bool writes_half; /* the backward pass writes their gradients to `half` */
+	/* The memory of grads and scalars, and of these buckets; NULL: it belongs to the communicator. */
+	void *reduced, *reduced_half;
+	ct_arena *grads,
+		*scalars; /* scalars [CT_SCALAR_N] follow the gradients in memory, so that one bucket contains both, unless there is a pipeline */
+	ct_comm *
+		norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: group is used */
+	struct ct_bucket *buckets;
+	int n_buckets;
+	struct ct_bucket_choice bucket_choice;
+	ct_reducer *reducer;
+	ct_optim *optim;
+	ct_ema *ema;      /* NULL: off */
+	ct_program *full; /* training program for micro_rows rows and full_shape images */
+	struct ct_shape full_shape;
+	struct ct_step_clock *clock; /* of the step that is being posted; NULL: none */
+	ct_console *console;         /* shows what is done before training begins; NULL: not shown */
+	bool compiled;               /* the first program has been compiled */
+	ct_program *eval;            /* compiled by the first evaluation */
+	struct ct_train_state state;
+	char *resumed_from;               /* checkpoint directory, or NULL */
+	struct ct_weights_report weights; /* rank 0: what was loaded from model.weights */
+	double join_s, data_s, compile_s; /* durations of the startup phases, for the log */
+};
+
+/* Joins the world of `id`, opens the data, compiles the model, and checks that all ranks have the same config, graph,
+ * data and layout. If id is NULL, the world is this process alone (for `ctrain eval` and benchmarks). If train is
+ * false, only the evaluation data is opened, and no gradients, optimizer or reducer are created. The weights have their
+ * initial values until ct_resume (trainer/run/loop/resume.h) is called. Borrows cfg. On failure, releases everything and
+ * reports the failure to the other ranks. Before the call, *out must be zero, except for `console` and `joined`, which may be
+ * set. */
+enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
+				 struct ct_session *out) CT_MUST_CHECK;
+/* If failed is true, reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be
+ * called on a zeroed session. */
+void ct_session_destroy(struct ct_session *s, bool failed);
+/* If the size of the buckets was chosen by a measurement, replaces it with the one that the checkpoint contains (0: it
+ * contains none), because the size may change the last bits of sums. Sets s->state.bucket_bytes. */
+enum ct_status ct_session_resume_buckets(struct ct_session *s, uint64_t bytes) CT_MUST_CHECK;
+/* Replaces the training program with one for images of this shape. */
+enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input) CT_MUST_CHECK;
+
+static inline bool ct_session_is_root(const struct ct_session *s)
+{
+	return s->world.id.rank == 0;
+}
+
+/* Returns the number of ranks on this host, which is at least 1. */
+static inline int ct_session_local_world(const struct ct_session *s)
+{
+	return s->world.id.local_world > 0 ? s->world.id.local_world : 1;
+}
+
+static inline const ct_graph *ct_session_whole(const struct ct_session *s)
+{
+	return s->pipe ? s->pipe->whole : s->graph;
+}
+
+/* Returns the name of the parameter to which slice i of the arenas belongs. */
+static inline const char *ct_session_slice_name(const struct ct_session *s, int i)
+{
+	return ct_graph_param(s->graph, ct_net_slice(s->net, i)->param)->name;
+}
+
+/* Returns which share of the samples this rank processes. */
+static inline int ct_session_replica(const struct ct_session *s)
+{
+	return s->pipe ? s->pipe->stages.replica : s->world.id.rank;
+}
+
+static inline int ct_session_n_replicas(const struct ct_session *s)
+{
+	return s->pipe ? s->pipe->stages.n_replicas : s->world.id.world;
+}
+
+/* Returns true if this rank counts the unreadable and damaged samples of its share. The stages of a replica load the same
+ * batches, so only the first one counts them. */
+static inline bool ct_session_counts_samples(const struct ct_session *s)
+{
+	return !s->pipe || ct_pipeline_is_first(s->pipe);
+}
+
+/* Builds the graph of the model, or of this rank's stage, for images of this shape. */
+enum ct_status ct_session_graph(struct ct_session *s, struct ct_shape input, ct_graph **out) CT_MUST_CHECK;
+/* Broadcasts the parameters and running statistics of rank 0 or, for each stage, those of the first replica. */
+enum ct_status ct_session_share_weights(struct ct_session *s) CT_MUST_CHECK;
+/* Broadcast host memory from rank 0 to all ranks, or an arena from the first rank of the group to the others, and wait until
+ * the broadcast has finished. Use these functions only for the rare collectives outside a step. */
+enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes) CT_MUST_CHECK;
+enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_MUST_CHECK;
+/* Waits until posted work no longer uses memory that is about to be freed. After a failure, posted collectives may wait
+ * for other ranks, and freeing memory of a GPU would wait for the collectives: after 1 s, this function reports the
+ * failure to the other ranks and aborts the collectives. Keeps the error chain. */
+void ct_session_drain(struct ct_session *s);
+void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step);
+/* Returns true if the launcher of this rank requests to stop at the next checkpoint, because more nodes can take part. */
+bool ct_session_wants_regroup(const struct ct_session *s);
+/* Returns CT_INTERRUPTED with the message for a stop after a signal, or, if more_nodes is true, for that request. */
+enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes);
+/* Stores in s->steps that training has begun and how many steps have been done. */
+void ct_session_count_steps(struct ct_session *s);
+
+#endif
