@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "trainer/checkpoint/checkpoint_files.h"
+#include "trainer/run/checkpoint/checkpoint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

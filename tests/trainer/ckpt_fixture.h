@@ -7,7 +7,7 @@
 #include "nn/models/model.h"
 #include "tests/nn/on_host.h"
 #include "tests/trainer/tmpdir.h"
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/run/checkpoint/checkpoint.h"
 
 struct fixture {
 	ct_device *device;

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "tests/nn/on_host.h"
 #include "tests/trainer/ckpt_fixture.h"
-#include "trainer/checkpoint/model_weights.h"
+#include "trainer/run/checkpoint/model_weights.h"
 #include "trainer/tools/cli/cli.h"
 
 static struct fixture fx;

@@ -9,7 +9,7 @@
 #include "infer/safetensors.h"
 #include "tests/nn/on_host.h"
 #include "tests/trainer/ckpt_fixture.h"
-#include "trainer/checkpoint/model_weights.h"
+#include "trainer/run/checkpoint/model_weights.h"
 
 #define MAX_TENSORS 32
 

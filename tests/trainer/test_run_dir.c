@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "tests/trainer/tmpdir.h"
-#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/job/run_dir.h"
+#include "trainer/run/checkpoint/checkpoint.h"
 
 /* The linker sends the program's calls of rmdir here (--wrap). */
 static bool add_late_file; /* before the next rmdir */

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/trainer/ckpt_fixture.h"
-#include "trainer/checkpoint/snapshot_impl.h"
+#include "trainer/run/checkpoint/snapshot_impl.h"
 
 static struct fixture fx;
 

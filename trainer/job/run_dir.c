@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/job/checkpoints/checkpoint_files.h"
 
 static enum ct_status move_aside(const char *run_dir)
 {

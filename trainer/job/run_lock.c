@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/job/checkpoints/checkpoint_files.h"
 #include "trainer/job/run_dir.h"
 #include "trainer/job/slurm/job.h"
 

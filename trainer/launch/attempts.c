@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/job/checkpoints/checkpoint_files.h"
 #include "trainer/job/launch_env.h"
 #include "trainer/job/run_dir.h"
 #include "trainer/job/signals.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "trainer/checkpoint/model_weights.h"
+#include "trainer/run/checkpoint/model_weights.h"
 #include "trainer/run/pipeline/gather.h"
 
 static enum ct_status find(struct ct_session *s, char **path)

@@ -3,7 +3,7 @@
 #ifndef CT_TRAINER_RUN_PIPELINE_GATHER_H
 #define CT_TRAINER_RUN_PIPELINE_GATHER_H
 
-#include "trainer/checkpoint/whole.h"
+#include "trainer/run/checkpoint/whole.h"
 #include "trainer/run/pipeline/pipeline.h"
 
 /* Copies the values of all stages to *w on rank 0, and initializes *w there if it is zeroed. If optim and ema are NULL, only

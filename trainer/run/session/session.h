@@ -5,10 +5,10 @@
 
 #include "dist/reducer.h"
 #include "dist/watchdog.h"
-#include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/model_weights.h"
 #include "trainer/job/step_board.h"
 #include "trainer/plan/run_plan.h"
+#include "trainer/run/checkpoint/checkpoint.h"
+#include "trainer/run/checkpoint/model_weights.h"
 #include "trainer/run/metrics/console.h"
 #include "trainer/run/pipeline/pipeline.h"
 

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "infer/safetensors.h"
-#include "trainer/checkpoint/checkpoint_files.h"
+#include "trainer/run/checkpoint/checkpoint.h"
 #include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
 

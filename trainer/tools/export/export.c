@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "trainer/checkpoint/model_weights.h"
+#include "trainer/run/checkpoint/model_weights.h"
 #include "trainer/tools/export/export_impl.h"
 
 const float *ct__export_param(const struct ct_export_model *m, int id)

@@ -3,7 +3,7 @@
 #define CT_TRAINER_TOOLS_EXPORT_EXPORT_IMPL_H
 
 #include "infer/description.h"
-#include "trainer/checkpoint/whole.h"
+#include "trainer/run/checkpoint/whole.h"
 
 /* A model with its values in host memory: those of whole->groups[0]. */
 struct ct_export_model {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "trainer/checkpoint/model_weights.h"
+#include "trainer/run/checkpoint/model_weights.h"
 #include "trainer/tools/export/export_impl.h"
 
 struct exporting {

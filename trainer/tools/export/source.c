@@ -4,8 +4,8 @@
 
 #include "base/file.h"
 #include "data/files/class_list.h"
-#include "trainer/checkpoint/model_weights.h"
 #include "trainer/plan/describe.h"
+#include "trainer/run/checkpoint/model_weights.h"
 
 /* The keys that do not change the model or its input. */
 static const char machine_keys[] = "device precision launch.devices launch.threads train.engine batch.eval log.level";

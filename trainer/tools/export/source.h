@@ -3,8 +3,8 @@
 #define CT_TRAINER_TOOLS_EXPORT_SOURCE_H
 
 #include "infer/description.h"
-#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/config.h"
+#include "trainer/run/checkpoint/checkpoint.h"
 
 /* All pointers are borrowed. */
 struct ct_model_request {

@@ -9,9 +9,9 @@
 #include "data/formats/dataset_files.h"
 #include "data/loader/loader.h"
 #include "infer/ranking.h"
-#include "trainer/checkpoint/model_weights.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
+#include "trainer/run/checkpoint/model_weights.h"
 
 static enum ct_status check_model(const struct ct_predictor *p)
 {

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/job/run_dir.h"
+#include "trainer/run/checkpoint/checkpoint.h"
 
 #define ELSEWHERE_S \
 	86400 /* a run that may be on another host, whose lock may not be visible here, must have written nothing for so long */

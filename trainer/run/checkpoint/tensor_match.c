@@ -1,4 +1,4 @@
-#include "trainer/checkpoint/tensor_match_impl.h"
+#include "trainer/run/checkpoint/tensor_match_impl.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
-#include "trainer/checkpoint/snapshot_impl.h"
+#include "trainer/run/checkpoint/snapshot_impl.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/parallel.h"
-#include "trainer/checkpoint/checkpoint_files.h"
+#include "trainer/run/checkpoint/checkpoint.h"
 
 #define COPY_GRAIN_BYTES (256 << 10)
 

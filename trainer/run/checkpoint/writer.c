@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "base/parallel.h"
 #include "base/thread.h"
-#include "trainer/checkpoint/checkpoint_files.h"
-#include "trainer/checkpoint/snapshot_impl.h"
+#include "trainer/run/checkpoint/checkpoint.h"
+#include "trainer/run/checkpoint/snapshot_impl.h"
 
 enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoint_source *src, int keep_last, bool best,
 				  struct ct_checkpoint_result *out)

@@ -1,7 +1,7 @@
 /* The values of a complete model in host memory: the contents of a checkpoint of a model whose stages are on different
  * ranks. All tensors are in the logical layout and in the order of the graph. */
-#ifndef CT_TRAINER_CHECKPOINT_WHOLE_H
-#define CT_TRAINER_CHECKPOINT_WHOLE_H
+#ifndef CT_TRAINER_RUN_CHECKPOINT_WHOLE_H
+#define CT_TRAINER_RUN_CHECKPOINT_WHOLE_H
 
 #include "nn/optim/optim.h"
 

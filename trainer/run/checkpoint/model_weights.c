@@ -1,5 +1,5 @@
 #define CT_LOG_COMPONENT "weights"
-#include "trainer/checkpoint/model_weights.h"
+#include "trainer/run/checkpoint/model_weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "trainer/checkpoint/checkpoint_files.h"
-#include "trainer/checkpoint/tensor_match_impl.h"
+#include "trainer/run/checkpoint/checkpoint.h"
+#include "trainer/run/checkpoint/tensor_match_impl.h"
 
 static bool starts_with(const char *text, const char *head)
 {

@@ -1,7 +1,7 @@
-#include "trainer/checkpoint/whole.h"
+#include "trainer/run/checkpoint/whole.h"
 
 #include "base/mem.h"
-#include "trainer/checkpoint/checkpoint_files.h"
+#include "trainer/run/checkpoint/checkpoint.h"
 
 static enum ct_status add(struct ct_whole *w, const char *name, bool has_buffers)
 {

@@ -1,9 +1,9 @@
 /* The state of a run at one step, copied to host memory. A thread can write the copy to disk while training
  * continues. */
-#ifndef CT_TRAINER_CHECKPOINT_SNAPSHOT_IMPL_H
-#define CT_TRAINER_CHECKPOINT_SNAPSHOT_IMPL_H
+#ifndef CT_TRAINER_RUN_CHECKPOINT_SNAPSHOT_IMPL_H
+#define CT_TRAINER_RUN_CHECKPOINT_SNAPSHOT_IMPL_H
 
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/run/checkpoint/checkpoint.h"
 
 enum { CT_SNAPSHOT_MAX_GROUPS = 8 };
 
@@ -34,7 +34,7 @@ struct ct_snapshot {
  * even if this function fails. */
 enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct ct_snapshot *snap) CT_MUST_CHECK;
 void ct__snapshot_release(struct ct_snapshot *snap);
-/* Writes and publishes the snapshot (trainer/checkpoint/checkpoint.c). May be called from any thread. */
+/* Writes and publishes the snapshot (trainer/run/checkpoint/checkpoint.c). May be called from any thread. */
 enum ct_status ct__snapshot_write(const char *run_dir, const struct ct_snapshot *snap, int keep_last, bool best,
 				  struct ct_checkpoint_result *out) CT_MUST_CHECK;
 

@@ -6,39 +6,11 @@
  * saves; any process may read. A checkpoint is written to a temporary directory (.tmp-...), every file is fsynced, the
  * directory is renamed, and its parent directory is fsynced. Therefore a crash at any time leaves the previous
  * checkpoint intact. */
-#ifndef CT_TRAINER_CHECKPOINT_CHECKPOINT_H
-#define CT_TRAINER_CHECKPOINT_CHECKPOINT_H
+#ifndef CT_TRAINER_RUN_CHECKPOINT_CHECKPOINT_H
+#define CT_TRAINER_RUN_CHECKPOINT_CHECKPOINT_H
 
-#include "trainer/checkpoint/whole.h"
-
-/* Everything that a resume needs in addition to the tensors. */
-struct ct_train_state {
-	uint64_t step;  /* number of optimizer updates done */
-	uint32_t epoch; /* position: the next batch is batch number step_in_epoch of this epoch */
-	uint64_t step_in_epoch;
-	uint64_t optim_steps;
-	double best_top1;            /* < 0 if there was no evaluation, or for regression */
-	double best_loss;            /* loss of the evaluation at best_step */
-	uint64_t best_step;          /* 0: no evaluation yet */
-	double last_top1, last_loss; /* of the latest evaluation; < 0 if there was none */
-	double epoch_loss_sum;       /* sum of losses in the current epoch so far, over all ranks */
-	uint64_t epoch_images;
-	uint64_t epoch_bad;   /* unreadable samples of the current epoch so far, over all ranks */
-	uint64_t images;      /* number of images in the run so far */
-	double train_seconds; /* duration of training so far, including the time before resumes */
-	uint32_t global_batch, world;
-	uint64_t bucket_bytes; /* size of the buckets if dist.bucket_mib=auto has chosen it, else 0 */
-	int64_t seed;
-	bool finished; /* the run is complete */
-	/* Dynamic loss scaling with precision fp16 (nn/optim/optim.h); 1, 0 and 0 for other precisions. */
-	double loss_scale;
-	uint32_t loss_scale_steps; /* number of updates since the scale last changed */
-	uint64_t skipped_updates;  /* included in optim_steps */
-	/* schedule.name=plateau (struct ct_plateau) and train.early_stop; n_since as there */
-	double lr_scale, plateau_best, early_best;
-	uint32_t plateau_n_since, plateau_cooldown, early_n_since;
-	char config_digest[65], data_digest[65], graph_digest[65];
-};
+#include "trainer/job/checkpoints/checkpoint_files.h"
+#include "trainer/run/checkpoint/whole.h"
 
 /* Checks that the run directory still belongs to this run. The thread that writes a checkpoint calls `check` before it
  * writes anything to the run directory, and again before it publishes the checkpoint. */
@@ -101,14 +73,9 @@ enum ct_status ct_checkpoint_writer_take(ct_checkpoint_writer *w, bool wait,
  * no valid checkpoint. Also removes the .tmp-* directories of processes that have ended, which are recognized by their
  * locks. */
 enum ct_status ct_checkpoint_find(const char *run_dir, char **path) CT_MUST_CHECK;
-/* Returns the number of checkpoint directories in the run directory, including invalid ones. */
-int ct_checkpoint_count(const char *run_dir);
-/* Returns the number of the newest save among the checkpoints in the run directory, or 0 if there are none. Each save has a larger number
- * than all checkpoints that existed at that time, even if training has returned to an earlier step. */
-uint64_t ct_checkpoint_newest_save(const char *run_dir);
 /* Resolves "best", "last" or a path to the path of a checkpoint directory, which is owned by the caller. A path may
  * also be a run directory, whose last checkpoint is used, or a .safetensors file (for
- * trainer/checkpoint/model_weights.h). If run_dir is NULL, `what` must be a path. Fails with CT_NOT_FOUND. Does not
+ * trainer/run/checkpoint/model_weights.h). If run_dir is NULL, `what` must be a path. Fails with CT_NOT_FOUND. Does not
  * verify the checkpoint. */
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path) CT_MUST_CHECK;
 /* Resolves `what` in the same way as ct_checkpoint_resolve, calls `use` with the path and `user`, and returns the
@@ -122,11 +89,11 @@ enum ct_status ct_checkpoint_use(const char *run_dir, const char *what, ct_check
  * a file in that checkpoint. A config.yaml in other parent directories is ignored. Returns NULL if there is no run
  * directory. The result is owned by the caller. */
 char *ct_checkpoint_run(const char *path);
+/* Compares the size and checksum of file i in the directory with the values in the state. */
+enum ct_status ct_ckpt_file_verify(const char *folder, const struct ct_ckpt_state *s, int i) CT_MUST_CHECK;
 /* Checks that all files exist and have the correct size and checksum. Fails with CT_DATA; the message names the file
  * and gives the reason. */
 enum ct_status ct_checkpoint_verify(const char *path) CT_MUST_CHECK;
-enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state *out,
-					char **config_lines) CT_MUST_CHECK;
 /* Loads tensors into the net, and into the optimizer and the EMA weights if they are not NULL. Sets the step count of
  * the optimizer. Checksums are compared first. Every name and shape must match the graph; otherwise this fails with
  * CT_DATA, the message lists the differences, and nothing is loaded from that file. PyTorch's *.num_batches_tracked is

@@ -1,6 +1,6 @@
 /* Saves checkpoints. find.c and load.c read them. */
 #define CT_LOG_COMPONENT "ckpt"
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/run/checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/description.h"
-#include "trainer/checkpoint/checkpoint_files.h"
-#include "trainer/checkpoint/snapshot_impl.h"
+#include "trainer/run/checkpoint/snapshot_impl.h"
 
 /* The tensors of one safetensors file that is to be written. */
 struct tensor_list {

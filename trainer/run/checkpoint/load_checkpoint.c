@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "trainer/checkpoint/checkpoint_files.h"
-#include "trainer/checkpoint/tensor_match_impl.h"
+#include "trainer/run/checkpoint/checkpoint.h"
+#include "trainer/run/checkpoint/tensor_match_impl.h"
 
 /* What is loaded: groups 0 are those of the model, the others are in the file of the optimizer. */
 struct target {

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
-#include "trainer/checkpoint/checkpoint_files.h"
+#include "trainer/job/checkpoints/checkpoint_files.h"
 
 #define FORMAT "ctrain checkpoint"
 #define VERSION 1

@@ -1,12 +1,12 @@
 /* Compares the tensors of a safetensors file with those of a model, by name, and imports them. This is used for
  * checkpoints and for pretrained weights. */
-#ifndef CT_TRAINER_CHECKPOINT_TENSOR_MATCH_IMPL_H
-#define CT_TRAINER_CHECKPOINT_TENSOR_MATCH_IMPL_H
+#ifndef CT_TRAINER_RUN_CHECKPOINT_TENSOR_MATCH_IMPL_H
+#define CT_TRAINER_RUN_CHECKPOINT_TENSOR_MATCH_IMPL_H
 
 #include "base/mem.h"
 #include "infer/safetensors.h"
 #include "nn/engine.h"
-#include "trainer/checkpoint/whole.h"
+#include "trainer/run/checkpoint/whole.h"
 
 /* A group of tensors. The name of each tensor in the file is the prefix of the group followed by its name in the
  * model. */

@@ -1,12 +1,12 @@
 /* Reads weights from a PyTorch state_dict (torchvision, timm) saved as safetensors, or from a ctrain checkpoint, for
  * use as initial weights, for evaluation and for prediction. Tensors are matched by name. F32, F64, F16 and BF16 are
  * converted to fp32. */
-#ifndef CT_TRAINER_CHECKPOINT_MODEL_WEIGHTS_H
-#define CT_TRAINER_CHECKPOINT_MODEL_WEIGHTS_H
+#ifndef CT_TRAINER_RUN_CHECKPOINT_MODEL_WEIGHTS_H
+#define CT_TRAINER_RUN_CHECKPOINT_MODEL_WEIGHTS_H
 
 #include "infer/safetensors.h"
 #include "nn/engine.h"
-#include "trainer/checkpoint/whole.h"
+#include "trainer/run/checkpoint/whole.h"
 
 /* An open weights file. The name of a tensor in the file is the prefix followed by its name in the model. Tensors whose
  * names do not begin with the prefix are not weights. */
