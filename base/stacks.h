@@ -1,6 +1,6 @@
 /* Native backtraces of all threads of this process, for reports after a failure: when a signal such as SIGSEGV ends the
  * process, and on request. A signal handler writes them, so it makes only async-signal-safe calls: it stores addresses,
- * and the executable mappings of the process. base/symbols.h turns the addresses into names of functions.
+ * and the executable mappings of the process. base/process/symbols.h turns the addresses into names of functions.
  *
  * The file, one line each:
  *   reason TEXT

@@ -2,7 +2,7 @@
 #ifndef CT_DATA_DATASET_IMPL_H
 #define CT_DATA_DATASET_IMPL_H
 
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "data/dataset.h"
 
 struct ct_dataset_kind;

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/black_box.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/output.h"
+#include "base/process/black_box.h"
 #include "base/stacks.h"
 #include "base/thread.h"
 #include "dist/store/failure.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "infer/safetensors_impl.h"
 
 /* The data starts at a multiple of this, so that readers can map the file. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash/sha256.h"
 #include "base/mem.h"
-#include "base/sha256.h"
 
 struct named {
 	const char *name;

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Checks the project's rules that no compiler checks (docs/ARCHITECTURE.md). Usage: scripts/check_style.sh [ROOT]
+# Checks the project's rules that no compiler checks (docs/ARCHITECTURE.md). Usage: scripts/check_style.sh [ROOT [ARROWS]]
 # Prints each offence as file:line: reason on standard output and ends with 1 when there is one; warnings do not count.
-#   1 layers     an include goes to the own directory or to a directory that the table below allows; nothing but tests includes tests; paths
-#                start at the root; a header *_impl.h is private to its directory and the directories below it
+#   1 layers     an include goes to the own directory or to a directory that ARROWS (scripts/arrows.txt) allows, and directories do not
+#                include each other in a circle; nothing but tests includes tests; paths start at the root; a header *_impl.h is private to
+#                its directory and the directories below it
 #   2 ownership  one file or directory includes a foreign library's header; one file reads a CT_WITH_X
 #   3 banned     functions that are unsafe or bypass base/mem, OpenMP pragmas
-#   4 size       files over 700 lines (a warning over 500)
+#   4 size       files over 700 lines (a warning over 500); directories with over 40 source files
 #   5 headers    every header compiles alone, and a source file includes its own header first
 #   6 promises   a TODO names its issue (#12)
 #   7 exit       only trainer/main.c calls exit
@@ -14,6 +15,7 @@
 set -u
 
 root=${1:-$(dirname "$0")/..}
+arrows=$(realpath "${2:-$(dirname "$0")/arrows.txt}") || exit 2
 cd "$root" || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
@@ -28,82 +30,9 @@ fi
 
 cat > "$work/rules.awk" <<'AWK'
 BEGIN {
-	# What a directory may include besides base/ and itself. A name stands for the directory without its sub-directories.
-	arrow("base/device", "base")
-	arrow("base/device/cuda", "base base/device")
-	arrow("base/device/lazy", "base base/device")
-	arrow("data", "")
-	arrow("data/digits", "data/files")
-	arrow("data/files", "")
-	arrow("data/formats", "data data/files")
-	arrow("data/image", "")
-	arrow("data/loader", "data data/transform")
-	arrow("data/pack", "data/files data/formats data/shards data/transform")
-	arrow("data/shards", "data data/files")
-	arrow("data/transform", "data data/image")
-	arrow("dist", "dist/comm dist/net dist/rendezvous dist/store")
-	arrow("dist/comm", "dist/net dist/rendezvous dist/store")
-	arrow("dist/comm/gloo", "dist/comm dist/net dist/store")
-	arrow("dist/comm/mpi", "dist/comm")
-	arrow("dist/comm/nccl", "base/device dist/comm dist/net dist/settings dist/store")
-	arrow("dist/comm/shm", "dist/comm dist/store")
-	arrow("dist/net", "")
-	arrow("dist/rendezvous", "dist/net dist/store")
-	arrow("dist/settings", "dist/net dist/store")
-	arrow("dist/store", "dist/net")
-	arrow("infer", "*nn *data")
-	arrow("infer/api", "*nn *data infer")
-	arrow("nn", "nn/graph")
-	arrow("nn/cuda", "nn nn/graph nn/optim nn/cuda/compile nn/cuda/cudnn nn/cuda/kernels nn/cuda/program nn/cuda/run nn/cuda/tune")
-	arrow("nn/cuda/compile", "nn nn/graph nn/cuda/cudnn nn/cuda/kernels nn/cuda/program")
-	arrow("nn/cuda/cudnn", "nn/graph")
-	arrow("nn/cuda/kernels", "")
-	arrow("nn/cuda/program", "nn nn/graph nn/cuda/kernels nn/cuda/tune")
-	arrow("nn/cuda/run", "nn nn/graph nn/host nn/cuda/kernels nn/cuda/program")
-	arrow("nn/cuda/tune", "nn nn/cuda/cudnn")
-	arrow("nn/graph", "")
-	arrow("nn/host", "nn")
-	arrow("nn/models", "nn")
-	arrow("nn/onednn", "nn nn/graph nn/onednn/compile nn/onednn/program nn/onednn/run")
-	arrow("nn/onednn/compile", "nn nn/graph nn/host nn/onednn/dnnl nn/onednn/kernels nn/onednn/program")
-	arrow("nn/onednn/dnnl", "")
-	arrow("nn/onednn/kernels", "nn/graph")
-	arrow("nn/onednn/program", "nn nn/graph nn/onednn/dnnl nn/onednn/kernels nn/onednn/winograd")
-	arrow("nn/onednn/run", "nn nn/graph nn/host nn/onednn/kernels nn/onednn/program")
-	arrow("nn/onednn/winograd", "nn/onednn/kernels")
-	arrow("nn/optim", "nn")
-	arrow("nn/ref", "nn nn/host")
-	arrow("trainer", "trainer/job trainer/launch/remote trainer/run/loop trainer/tools/cli")
-	arrow("trainer/config", "*nn")
-	arrow("trainer/config/import", "trainer/config")
-	arrow("trainer/job", "trainer/job/checkpoints trainer/job/slurm")
-	arrow("trainer/job/checkpoints", "")
-	arrow("trainer/job/postmortem", "*dist")
-	arrow("trainer/job/slurm", "")
-	arrow("trainer/launch", "*dist trainer/config trainer/job trainer/job/checkpoints trainer/job/postmortem trainer/plan")
-	arrow("trainer/launch/remote", "*dist trainer/config trainer/job trainer/launch")
-	arrow("trainer/launch/slurm", "trainer/job/slurm")
-	arrow("trainer/plan", "*nn *data *dist infer trainer/config")
-	arrow("trainer/run/checkpoint", "*nn infer trainer/job/checkpoints")
-	arrow("trainer/run/diagnose", "trainer/run/metrics trainer/run/session trainer/run/step")
-	arrow("trainer/run/evaluation", "*data infer trainer/plan trainer/run/session trainer/run/step")
-	arrow("trainer/run/loop", "*data *dist trainer/config trainer/job trainer/job/postmortem trainer/job/slurm trainer/plan trainer/run/checkpoint trainer/run/diagnose trainer/run/evaluation trainer/run/metrics trainer/run/pipeline trainer/run/session trainer/run/step")
-	arrow("trainer/run/metrics", "trainer/config")
-	arrow("trainer/run/pipeline", "*nn *dist trainer/plan trainer/run/checkpoint")
-	arrow("trainer/run/session", "*data *dist trainer/config trainer/job trainer/plan trainer/run/checkpoint trainer/run/metrics trainer/run/pipeline")
-	arrow("trainer/run/step", "*nn *data trainer/run/pipeline trainer/run/session")
-	arrow("trainer/tools/bench", "trainer/plan trainer/run/step trainer/tools/cli")
-	arrow("trainer/tools/cli", "trainer/config")
-	arrow("trainer/tools/commands", "*nn *data *dist infer trainer/config/import trainer/job trainer/job/postmortem trainer/job/slurm trainer/launch trainer/launch/remote trainer/launch/slurm trainer/plan trainer/run/checkpoint trainer/run/evaluation trainer/run/loop trainer/run/metrics trainer/run/pipeline trainer/tools/bench trainer/tools/cli trainer/tools/dataset trainer/tools/doctor trainer/tools/estimate trainer/tools/export trainer/tools/help trainer/tools/init trainer/tools/predict trainer/tools/report trainer/tools/runs")
-	arrow("trainer/tools/dataset", "*data")
-	arrow("trainer/tools/doctor", "*nn *dist trainer/job trainer/launch trainer/plan trainer/tools/runs")
-	arrow("trainer/tools/estimate", "*dist trainer/config trainer/plan trainer/run/metrics trainer/run/pipeline trainer/run/session trainer/tools/bench trainer/tools/cli")
-	arrow("trainer/tools/export", "*data infer trainer/config trainer/plan trainer/run/checkpoint")
-	arrow("trainer/tools/help", "trainer/job trainer/tools/cli")
-	arrow("trainer/tools/init", "*data trainer/config trainer/run/metrics")
-	arrow("trainer/tools/predict", "*nn *data infer trainer/plan trainer/run/checkpoint trainer/tools/export")
-	arrow("trainer/tools/report", "*data infer trainer/run/evaluation")
-	arrow("trainer/tools/runs", "trainer/config trainer/job trainer/run/checkpoint trainer/run/metrics trainer/tools/cli trainer/tools/report")
+	while ((getline line < arrows_file) > 0)
+		if (line !~ /^#/ && split(line, part, ":") == 2)
+			arrow(part[1], part[2])
 	split("base=base nn=base,nn data=base,data dist=base,dist infer=base,nn,data,infer trainer=base,nn,data,dist,infer,trainer", layers, " ")
 	for (i in layers) {
 		split(layers[i], part, "=")
@@ -116,8 +45,8 @@ BEGIN {
 
 	# Header (a regular expression on the name between the brackets), the files or directories that may include it.
 	own("^jansson(_config)?[.]h$", "base/json.c")
-	own("^nettle/", "base/sha256.c")
-	own("^dlfcn[.]h$", "base/module.c")
+	own("^nettle/", "base/hash/sha256.c")
+	own("^dlfcn[.]h$", "base/process/module.c")
 	own("^(oneapi/dnnl/)?dnnl.*[.]h(pp)?$", "nn/onednn/dnnl/")
 	own("^omp[.]h$", "base/parallel.c")
 	own("^(cuda|cudnn|cublas).*[.]h$", "base/device/cuda/ nn/cuda/")
@@ -152,6 +81,36 @@ function arrow(from, to,    list, n, i) {
 	n = split(to, list, " ")
 	for (i = 1; i <= n; i++)
 		arrows[from, list[i]] = 1
+}
+
+# Looks for a circle of directories: a depth-first search along the arrows and the includes. state: 1 on the path, 2 done.
+function search(from, path,    to, circle, i) {
+	state[from] = 1
+	for (i = 1; i <= n_directories; i++) {
+		to = directories[i]
+		if (to == from || !((from, to) in includes || (from, to) in arrows || (from, "*" top_of(to)) in arrows))
+			continue
+		if (state[to] == 1) {
+			circle = path " -> " to
+			print "scripts/arrows.txt:1: directories include each other in a circle:" substr(circle, index(circle, " " to " "))
+			bad = 1
+		} else if (!state[to]) {
+			search(to, path " -> " to)
+		}
+	}
+	state[from] = 2
+}
+
+function check_directories(    at, i) {
+	for (i = 1; i <= n_directories; i++) {
+		at = directories[i]
+		if (!state[at])
+			search(at, " " at)
+		if (n_files[at] > 40) {
+			print at ":1: " n_files[at] " source files: make sub-directories (limit 40)"
+			bad = 1
+		}
+	}
 }
 
 function directory_of(path) { sub(/\/[^\/]*$/, "", path); return path }
@@ -216,11 +175,12 @@ function top_of(path) { sub(/\/.*/, "", path); return path }
 # Rules between the sub-directories of the product.
 function check_arrow(path,    to, owner_dir) {
 	to = directory_of(path)
+	includes[directory, to] = 1
 	owner_dir = private_to(path)
 	if (owner_dir != "" && !is_below(FILENAME, owner_dir))
 		offence("\"" path "\" is private to " owner_dir)
 	else if (!(directory in declared) && directory ~ /\//)
-		offence("the table of arrows in check_style.sh does not list " directory)
+		offence("scripts/arrows.txt does not list " directory)
 	else if (to != directory && top_of(to) != "base" && directory in declared && !((directory, to) in arrows) &&
 		 !((directory, "*" top_of(to)) in arrows))
 		offence(directory " must not include \"" path "\"")
@@ -293,6 +253,8 @@ FNR == 1 {
 	split(FILENAME, at, "/")
 	folder = at[1]
 	directory = directory_of(FILENAME)
+	if (folder != "tests" && folder != "bench" && n_files[directory]++ == 0)
+		directories[++n_directories] = directory
 	private_header = FILENAME ~ /[.]h$/ && folder != "tests" && folder != "bench" ? private_to(FILENAME) != "" : -1
 	test_of = at[2]
 	own_header = FILENAME
@@ -332,13 +294,14 @@ FILENAME == files { exists[$0] = 1; last = ""; next }
 
 END {
 	end_of_file()
+	check_directories()
 	exit bad
 }
 AWK
 
 status=0
 # shellcheck disable=SC2046 # the paths contain no spaces
-LC_ALL=C awk -v files="$work/files" -f "$work/rules.awk" "$work/files" $(cat "$work/files") || status=1
+LC_ALL=C awk -v files="$work/files" -v arrows_file="$arrows" -f "$work/rules.awk" "$work/files" $(cat "$work/files") || status=1
 
 # shellcheck disable=SC2317 # called by xargs
 check_header() {

@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/output.h"
+#include "trainer/job/launched.h"
 #include "trainer/job/signals.h"
 #include "trainer/launch/remote/control.h"
-#include "trainer/run/loop/worker.h"
 #include "trainer/tools/cli/cli.h"
 
 #define FINISH_NS (5 * CT_SEC) /* how long the final message waits for a reader that has stopped reading */
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 	if (st == CT_OK && levels && levels[0])
 		st = ct_log_configure(levels) < 0 ? ct_error_wrap("environment CTRAIN_LOG") : CT_OK;
 	if (st == CT_OK)
-		st = ct_worker_join_clock();
+		st = ct_launched_join_clock();
 	if (st == CT_OK)
 		st = ct_cli_parse(argc, argv, &cli);
 	if (st == CT_OK)
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 	if (st == CT_OK && cli.command->run)
 		st = cli.command->run(&cli);
 	/* A worker of our launcher passes its message to the launcher, which prints that of the first rank that failed. */
-	if (st < 0 && !ct_worker_deliver_error(st))
+	if (st < 0 && !ct_launched_deliver_error(st))
 		report();
 	ct_cli_release(&cli);
 	ct_output_finish(ct_deadline_in(FINISH_NS));

@@ -4,7 +4,7 @@
 #define CT_BASE_DEVICE_CUDA_MODULE_H
 
 #include "base/mem.h"
-#include "base/module.h"
+#include "base/process/module.h"
 
 /* Loads the libraries libcudart.so.13 and libcudnn.so.9 and then the module, and looks up the table `symbol` in the module. The libraries
  * and the module are searched for in the directories that the environment variable CTRAIN_CUDA_LIBS lists ("DIR:DIR"). The libraries are

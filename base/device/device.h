@@ -36,7 +36,7 @@
 
 #include <stdint.h>
 
-#include "base/module.h"
+#include "base/process/module.h"
 #include "base/status.h"
 
 typedef struct ct_device ct_device;

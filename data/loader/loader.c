@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/black_box.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/process/black_box.h"
 #include "data/dataset_impl.h"
 #include "data/loader/loader_impl.h"
 

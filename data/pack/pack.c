@@ -12,8 +12,8 @@
 
 #include "base/failpoint.h"
 #include "base/file.h"
+#include "base/hash/sha256.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "base/thread.h"
 #include "data/pack/pack_impl.h"
 

@@ -183,7 +183,7 @@ ct_json *ct_comm_flight(const ct_comm *c);
 void ct_comm_name_bucket(ct_comm *c, int bucket, const char *first, const char *last);
 /* Returns the flight records in the black box of a process that has ended, as an array, which the caller owns. Each has at
  * most `last` operations. */
-struct ct_black_box; /* base/black_box.h */
+struct ct_black_box; /* base/process/black_box.h */
 ct_json *ct_flights_of_box(const struct ct_black_box *b, int last);
 
 #endif

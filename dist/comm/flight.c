@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/black_box.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/process/black_box.h"
 #include "dist/comm/comm_impl.h"
 
 static struct ct_flight_slot *slot_of(struct ct_flight *f, int64_t seq)

@@ -33,7 +33,7 @@ struct ct_flight_slot {
 	_Atomic int64_t number, step, bucket, what, root_tag, n, posted_ns, begun_ns, done_ns;
 };
 
-/* It is in the black box of the process (base/black_box.h) if that has space. */
+/* It is in the black box of the process (base/process/black_box.h) if that has space. */
 struct ct_flight {
 	char scope[96], backend[16];                            /* of the communicator */
 	char buckets[CT_FLIGHT_BUCKETS][CT_FLIGHT_BUCKET_NAME]; /* "gradients of fc2.bias to fc1.weight"; "": unknown */

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/black_box.h"
 #include "base/clock.h"
+#include "base/process/black_box.h"
 #include "dist/comm/comm_impl.h"
 
 /* Milliseconds from a to b, or null if b has not been reached. */

@@ -5,7 +5,7 @@
 #ifndef CT_DIST_NET_PROOF_H
 #define CT_DIST_NET_PROOF_H
 
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "base/status.h"
 
 #define CT_NONCE_BYTES 32

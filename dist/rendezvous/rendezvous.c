@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash/sha256.h"
 #include "base/mem.h"
-#include "base/sha256.h"
 #include "dist/net/net.h"
 #include "dist/rendezvous/handshake_impl.h"
 #include "dist/rendezvous/init_url_impl.h"

@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/hash/sha256.h"
 #include "base/mem.h"
-#include "base/sha256.h"
 #include "dist/net/net.h"
 
 #define NAME "token"

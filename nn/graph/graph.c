@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash/sha256.h"
 #include "base/mem.h"
-#include "base/sha256.h"
 #include "nn/graph/graph_impl.h"
 
 const char *ct_op_name(enum ct_op op)

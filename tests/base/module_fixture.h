@@ -2,7 +2,7 @@
 #ifndef CT_TESTS_BASE_MODULE_FIXTURE_H
 #define CT_TESTS_BASE_MODULE_FIXTURE_H
 
-#include "base/module.h"
+#include "base/process/module.h"
 
 struct ct_fixture {
 	struct ct_module_head head;

@@ -1,4 +1,4 @@
-#include "base/module.h"
+#include "base/process/module.h"
 
 #include <unistd.h>
 

@@ -18,12 +18,12 @@
 
 #include <cmocka.h>
 
-#include "base/black_box.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/process/black_box.h"
+#include "base/process/symbols.h"
 #include "base/stacks.h"
-#include "base/symbols.h"
 #include "base/thread.h"
 
 static char path[64];

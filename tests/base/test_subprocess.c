@@ -1,5 +1,5 @@
 /* Programs that succeed, fail, are missing, or do not end. */
-#include "base/subprocess.h"
+#include "base/process/subprocess.h"
 
 #include <poll.h>
 #include <signal.h>

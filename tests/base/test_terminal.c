@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/terminal.h"
+#include "base/process/terminal.h"
 #include "tests/base/check.h"
 
 static void test_columns(void **state)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "data/digits/digits.h"
 #include "data/files/inflate.h"
 

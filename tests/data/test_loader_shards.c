@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "tests/data/batches.h"
 
 enum { N = 7 * 41 + 33, BATCH = 48, SIDE = 32, STEPS = (N + BATCH - 1) / BATCH };

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 
 /* A word of the message that says what the tag of INDEX.tsv means. */
 static const char *const tags[][2] = {

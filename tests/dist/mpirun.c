@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/module.h"
+#include "base/process/module.h"
 #include "dist/comm/comm_impl.h"
 #include "dist/net/net.h"
 #include "tests/dist/await_all.h"

@@ -35,7 +35,7 @@ BANNED = re.compile(
 PLAIN = ("README.md", "docs/*.md", "configs/*.yaml", "trainer/*.[ch]", "trainer/*/*.[ch]", "trainer/*/*/*.[ch]", "bench/*.[ch]",
          "base/*.[ch]", "base/*/*.[ch]", "base/*/*/*.[ch]", "dist/*.[ch]", "dist/*/*.[ch]", "dist/*/*/*.[ch]", "dist/*/*/*.cc",
          "tests/*.[ch]", "tests/base/*.[ch]", "tests/dist/*.[ch]", "tests/nn/*.[ch]", "tests/nn/*/*.[ch]", "tests/data/*.[ch]",
-         "tests/trainer/*.[ch]", "tests/golden/*.[ch]", "tests/e2e/*.py", "examples/*.c",
+         "tests/trainer/*.[ch]", "tests/trainer/*/*.[ch]", "tests/golden/*.[ch]", "tests/e2e/*.py", "examples/*.c",
          "data/*.[ch]", "data/*/*.[ch]", "infer/*.[ch]", "infer/*/*.[ch]", "tests/infer/*.[ch]", "nn/*.[ch]", "nn/*/*.[ch]", "nn/*/*/*.[ch]")
 
 

@@ -4,10 +4,11 @@
 set -eu
 
 check=$(realpath "$1")
+arrows=$(dirname "$check")/arrows.txt
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree"
-mkdir -p base nn/onednn/dnnl nn/cuda nn/graph nn/optim nn/host nn/odd data/files data/image data/formats dist/comm/gloo trainer/config trainer/loop tests/base tests/e2e bench
+mkdir -p base nn/onednn/dnnl nn/cuda nn/graph nn/optim nn/host nn/odd data/files data/image data/formats dist/comm/gloo trainer/config trainer/run/step tests/base tests/e2e bench
 
 put() {
 	cat > "$1"
@@ -51,7 +52,7 @@ put trainer/main.c <<'C'
 #include "base/json.h"
 int main(void) { exit(0); }
 C
-put trainer/loop/fine.c <<< '#include "nn/net.h"'
+put trainer/run/step/fine.c <<< '#include "nn/net.h"'
 put tests/base/test_ok.c <<'C'
 #include <zlib.h>
 #include "base/json.h"
@@ -140,7 +141,7 @@ data/j.c:1: only data/image/jpeg.c and data/image/jpeg_encode.c may include <jpe
 data/todo.c:1: a TODO
 data/todo.c:2: a TODO
 data/wild.c:1: include "loader.h" does not start at the root
-data/x.c:1: only base/sha256.c may include <nettle/sha2.h>
+data/x.c:1: only base/hash/sha256.c may include <nettle/sha2.h>
 data/y.c:1: only trainer/config/yaml_events.c may include <yaml.h>
 data/z.c:1: only data/files/inflate.c may include <zlib.h>
 dist/alone.h:1: does not compile alone
@@ -164,7 +165,7 @@ nn/calls.c:9: an OpenMP pragma
 nn/graph/names.h:1: ct__names is declared in a header that other directories include
 nn/graph/up.c:1: nn/graph must not include "nn/optim/optim.h"
 nn/host/peek.c:1: "nn/onednn/inner.h" is private to nn/onednn
-nn/odd/new.c:1: the table of arrows in check_style.sh does not list nn/odd
+nn/odd/new.c:1: scripts/arrows.txt does not list nn/odd
 nn/onednn/engine.c:1: only nn/onednn/dnnl/ may include <dnnl.h>
 nn/omp.c:1: only base/parallel.c may include <omp.h>
 nn/parse.c:1: only base/json.c may include <jansson.h>
@@ -175,8 +176,22 @@ tests/base/test_up.c:1: tests/base must not include "trainer/loop.h"
 trainer/leave.c:1: exit() is called
 E
 
+# A directory with too many files, a circle of includes, and a circle that the arrows would allow.
+mkdir -p data/many base/process
+for ((i = 0; i < 41; i++)); do echo "extern int x;" > "data/many/f$i.c"; done
+put base/process/p.h <<< '#include "base/j.h"'
+put base/j.h <<< '#include "base/process/q.h"'
+put base/process/q.h <<< 'int ct_q(void);'
+sed 's#^nn/graph:.*#nn/graph: nn#; $adata/many: data' "$arrows" > circular
+cat >> expected <<'E'
+data/many:1: 41 source files
+scripts/arrows.txt:1: directories include each other in a circle: base -> base/process -> base
+scripts/arrows.txt:1: directories include each other in a circle: nn -> nn/graph -> nn
+scripts/arrows.txt:1: directories include each other in a circle: nn -> nn/graph -> nn/optim -> nn
+E
+
 rc=0
-"$check" "$tree" > got 2> warnings || rc=$?
+"$check" "$tree" circular > got 2> warnings || rc=$?
 if [ $rc -ne 1 ]; then
 	echo "exit status $rc, not 1"
 	exit 1

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/program.h"
+#include "base/process/program.h"
 #include "trainer/config/config_impl.h"
 
 #define MAX_FILES 16 /* a file and its `base:` chain */

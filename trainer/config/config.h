@@ -209,7 +209,7 @@ struct ct_config_set {
 enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets,
 			      struct ct_config **out) CT_MUST_CHECK;
 /* If name is that of an example config, such as "mnist_ddp", returns the path of the config that is installed with ctrain
- * (base/program.h), else NULL. ct_config_load uses it if there is no file of this name. The result is owned. */
+ * (base/process/program.h), else NULL. ct_config_load uses it if there is no file of this name. The result is owned. */
 char *ct_config_example(const char *name);
 /* Appends the names of the example configs that contain the word, separated by commas. */
 void ct_config_examples_like(const char *word, struct ct_str *out);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "trainer/config/config_impl.h"
 
 /* Writes the section headings that are needed between the previous key and this one, for example "data:\n augment:\n".

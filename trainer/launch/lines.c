@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/output.h"
-#include "base/terminal.h"
+#include "base/process/terminal.h"
 
 #define LONGEST_LINE 65536
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/output.h"
-#include "base/terminal.h"
+#include "base/process/terminal.h"
 #include "trainer/launch/workers_impl.h"
 
 #define LOOK_NS (500 * CT_MS)

@@ -3,7 +3,7 @@
 #ifndef CT_TRAINER_LAUNCH_WITNESS_H
 #define CT_TRAINER_LAUNCH_WITNESS_H
 
-#include "base/black_box.h"
+#include "base/process/black_box.h"
 #include "dist/store/store.h"
 #include "trainer/launch/workers_impl.h"
 

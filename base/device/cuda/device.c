@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/device/cuda/cuda_impl.h"
 #include "base/mem.h"
-#include "base/module.h"
+#include "base/process/module.h"
 #include "base/thread.h"
 
 /* Does not create a context. */

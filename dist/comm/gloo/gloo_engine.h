@@ -1,6 +1,6 @@
 /* A C interface to gloo: one context over TCP, with blocking collectives. It is implemented in gloo_engine.cc, the only
  * C++ file of the project, which is built as the shared object ctrain_gloo.so and loaded when the first engine is
- * opened (base/module.h). The functions throw no exceptions. They are not thread safe, except that ct__gloo_start may
+ * opened (base/process/module.h). The functions throw no exceptions. They are not thread safe, except that ct__gloo_start may
  * run at the same time as ct__gloo_run. After a failure the engine can only be closed. */
 #ifndef CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 #define CT_DIST_COMM_GLOO_GLOO_ENGINE_H
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#include "base/module.h"
+#include "base/process/module.h"
 #include "dist/comm/comm_op_impl.h"
 #include "dist/store/store.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "base/module.h"
+#include "base/process/module.h"
 #include "dist/comm/gloo/gloo_engine.h"
 
 #include "dist/comm/comm_impl.h"

@@ -1,7 +1,7 @@
 /* An interface to MPI: messages between the ranks of MPI_COMM_WORLD. The implementations of MPI have different ABIs.
  * Therefore mpi_engine.c and mpi_process.c, the only files that include mpi.h, are compiled once for each of them, as the
  * shared objects ctrain_mpi_openmpi.so and ctrain_mpi_mpich.so. One of them is loaded when the first engine is opened
- * (base/module.h). No function but `open` blocks. MPI is initialized once in a process. It is finalized when the program
+ * (base/process/module.h). No function but `open` blocks. MPI is initialized once in a process. It is finalized when the program
  * exits, unless an engine has failed or is still open: MPI_Finalize would wait for ranks that have ended. Engines may be
  * used by different threads at the same time; one engine, by one thread. While the second engine is opened, no other
  * thread may use the first one. */
@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "base/module.h"
+#include "base/process/module.h"
 
 /* The largest number of bytes in one message; MPI counts in int. */
 #define CT_MPI_MESSAGE_MAX ((size_t)1 << 30)

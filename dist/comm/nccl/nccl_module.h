@@ -3,7 +3,7 @@
 #ifndef CT_DIST_COMM_NCCL_NCCL_MODULE_H
 #define CT_DIST_COMM_NCCL_NCCL_MODULE_H
 
-#include "base/module.h"
+#include "base/process/module.h"
 #include "dist/comm/comm_impl.h"
 
 struct ct_nccl_module {

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hash/sha256.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "trainer/job/checkpoints/checkpoint_files.h"
 
 #define FORMAT "ctrain checkpoint"

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/symbols.h"
+#include "base/process/symbols.h"
 #include "dist/comm/comm.h"
 
 #define STACKS_NAME "stacks-%05d.txt"

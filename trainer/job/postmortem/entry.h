@@ -2,8 +2,8 @@
 #ifndef CT_TRAINER_JOB_POSTMORTEM_ENTRY_H
 #define CT_TRAINER_JOB_POSTMORTEM_ENTRY_H
 
-#include "base/black_box.h"
 #include "base/json.h"
+#include "base/process/black_box.h"
 
 struct ct_rank_end {
 	int rank, pid, node;

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/subprocess.h"
+#include "base/process/subprocess.h"
 
 #define REQUEST_NS (20 * CT_SEC) /* a busy controller may answer late */
 #define MAX_PART 1000000000      /* of a time in days, hours, minutes or seconds */

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash/sha256.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/sha256.h"
 #include "infer/safetensors.h"
 #include "trainer/run/checkpoint/checkpoint.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/fingerprint.h"
+#include "base/hash/fingerprint.h"
 #include "base/log.h"
 #include "base/parallel.h"
 

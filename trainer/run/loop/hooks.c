@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/subprocess.h"
+#include "base/process/subprocess.h"
 #include "trainer/job/launch_env.h"
 
 /* The other ranks report a failure within seconds, so its command must not take longer. */

@@ -8,8 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "trainer/job/launched.h"
 #include "trainer/job/signals.h"
-#include "trainer/run/loop/worker.h"
 
 /* Calls _exit, because the other threads may hold any lock. */
 static void end_process(const struct ct_stop_guard *g, int sig)
@@ -24,7 +24,7 @@ static void end_process(const struct ct_stop_guard *g, int sig)
 			      "request more time (--time)");
 	else
 		ct_error_hint("run the same command again");
-	if (!ct_worker_deliver_error(CT_INTERRUPTED))
+	if (!ct_launched_deliver_error(CT_INTERRUPTED))
 		fprintf(stderr, "ctrain: error: %s\nhint: %s\n", ct_error_message(), ct_error_hint_text());
 	_exit(ct_status_exit_code(CT_INTERRUPTED));
 }

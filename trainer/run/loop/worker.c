@@ -9,12 +9,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/black_box.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/output.h"
+#include "base/process/black_box.h"
 #include "base/stacks.h"
 #include "base/thread.h"
 #include "trainer/job/launch_env.h"
@@ -33,29 +33,6 @@
 #include "trainer/run/loop/train.h"
 
 #define FINISH_NS CT_SEC /* maximum time to wait until the last lines of output have been read */
-
-enum ct_status ct_worker_join_clock(void)
-{
-	int64_t fd = ct_env_i64(CT_ENV_CLOCK_FD, -1);
-	enum ct_status st = CT_OK;
-	if (getenv(CT_ENV_ERROR_FD) && fd >= 0 && fd <= INT_MAX) {
-		st = ct_clock_join((int)fd);
-		close((int)fd);
-	}
-	unsetenv(CT_ENV_CLOCK_FD);
-	return st;
-}
-
-bool ct_worker_deliver_error(enum ct_status st)
-{
-	int fd = (int)ct_env_i64(CT_ENV_ERROR_FD, -1);
-	struct ct_error e;
-	if (fd < 0)
-		return false;
-	ct_error_save(&e);
-	e.status = st;
-	return write(fd, &e, sizeof(e)) == (ssize_t)sizeof(e);
-}
 
 static enum ct_status open_log(const char *run_dir, int rank)
 {

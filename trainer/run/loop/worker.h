@@ -13,12 +13,5 @@ typedef enum ct_status ct_report_writer(const char *run_dir, const struct ct_ima
  * passes this chain to the launcher, or prints it if there is no launcher. */
 enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id,
 			     ct_report_writer *report) CT_MUST_CHECK;
-/* Makes this process use the clock of the ctrain launcher that started it. The launcher halts this clock while the job
- * is suspended (base/clock.h). Call this before any thread is started. Does nothing if another launcher started this
- * process. */
-enum ct_status ct_worker_join_clock(void) CT_MUST_CHECK;
-/* Writes the current error chain to the launcher's pipe. st is the status of the failure that the chain describes.
- * Returns false if there is no pipe. */
-bool ct_worker_deliver_error(enum ct_status st);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/output.h"
-#include "base/terminal.h"
+#include "base/process/terminal.h"
 #include "trainer/run/metrics/console_impl.h"
 #include "trainer/run/metrics/wrap.h"
 

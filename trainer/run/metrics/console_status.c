@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/terminal.h"
+#include "base/process/terminal.h"
 #include "trainer/run/metrics/console_impl.h"
 
 #define FIELD_LEN 128

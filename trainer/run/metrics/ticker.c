@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/terminal.h"
+#include "base/process/terminal.h"
 #include "trainer/run/metrics/console.h"
 
 #define REDRAW_NS (100 * CT_MS)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/terminal.h"
+#include "base/process/terminal.h"
 
 #define DEFAULT_INDENT 2
 #define MAX_INDENT 18

@@ -6,7 +6,7 @@
  * these values go the opposite way. A transfer posts all messages of a stage that can be exchanged now, and waits for all
  * of them, so a stage never computes while a message is pending (the same as Megatron-LM without overlap). Because no
  * stage posts a message before the messages of its previous transfer are done, the stages of a replica cannot block each
- * other in a circle; tests/trainer/test_pipe_schedule.c checks this with messages that wait for their receivers. */
+ * other in a circle; tests/trainer/run/test_pipe_schedule.c checks this with messages that wait for their receivers. */
 #ifndef CT_TRAINER_RUN_PIPELINE_PIPELINE_H
 #define CT_TRAINER_RUN_PIPELINE_PIPELINE_H
 

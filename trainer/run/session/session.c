@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/black_box.h"
 #include "base/clock.h"
+#include "base/process/black_box.h"
 #include "trainer/plan/describe.h"
 #include "trainer/run/session/resident.h"
 #include "trainer/run/session/session_data.h"

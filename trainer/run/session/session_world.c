@@ -1,8 +1,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/black_box.h"
 #include "base/failpoint.h"
+#include "base/process/black_box.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/run/session/session_stage_impl.h"

@@ -1,4 +1,4 @@
-/* The table of options. Private to trainer/commands/cli*.c. */
+/* The table of options. */
 #ifndef CT_TRAINER_TOOLS_CLI_OPTIONS_H
 #define CT_TRAINER_TOOLS_CLI_OPTIONS_H
 

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "base/terminal.h"
+#include "base/process/terminal.h"
 
 #define GAP 2 /* spaces between columns */
 #define BOLD "\033[1m"

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/terminal.h"
+#include "base/process/terminal.h"
 #include "trainer/job/signals.h"
 #include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"

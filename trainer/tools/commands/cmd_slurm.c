@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/subprocess.h"
+#include "base/process/subprocess.h"
 #include "trainer/job/slurm/job.h"
 #include "trainer/launch/slurm/job_status.h"
 #include "trainer/launch/slurm/script.h"

@@ -1,4 +1,4 @@
-/* The text of `ctrain info --report`. Private to trainer/commands. */
+/* The text of `ctrain info --report`. */
 #ifndef CT_TRAINER_TOOLS_DOCTOR_BUG_REPORT_H
 #define CT_TRAINER_TOOLS_DOCTOR_BUG_REPORT_H
 

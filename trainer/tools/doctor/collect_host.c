@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash/sha256.h"
 #include "base/mem.h"
-#include "base/sha256.h"
 #include "base/thread.h"
 #include "dist/comm/comm.h"
 #include "nn/engine.h"

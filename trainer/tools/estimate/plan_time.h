@@ -1,4 +1,4 @@
-/* How long a training takes, for `ctrain plan`. Private to trainer/commands. */
+/* How long a training takes, for `ctrain plan`. */
 #ifndef CT_TRAINER_TOOLS_ESTIMATE_PLAN_TIME_H
 #define CT_TRAINER_TOOLS_ESTIMATE_PLAN_TIME_H
 

@@ -1,4 +1,4 @@
-/* The result of `ctrain plan --simulate`, and its output. Private to trainer/commands. */
+/* The result of `ctrain plan --simulate`, and its output. */
 #ifndef CT_TRAINER_TOOLS_ESTIMATE_SIMULATE_PRINT_H
 #define CT_TRAINER_TOOLS_ESTIMATE_SIMULATE_PRINT_H
 

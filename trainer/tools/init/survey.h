@@ -3,7 +3,7 @@
 #ifndef CT_TRAINER_TOOLS_INIT_SURVEY_H
 #define CT_TRAINER_TOOLS_INIT_SURVEY_H
 
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "data/dataset.h"
 #include "data/image/image.h"
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "trainer/tools/report/chart_impl.h"
 
 #define MAX_TEXT 4096

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "base/failpoint.h"
+#include "base/hash/sha256.h"
 #include "base/log.h"
-#include "base/sha256.h"
 #include "tests/trainer/ckpt_fixture.h"
 
 static struct fixture fx;

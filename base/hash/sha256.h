@@ -1,6 +1,6 @@
 /* SHA-256 and HMAC-SHA256, computed by libnettle. sha256.c is the only file that includes nettle. */
-#ifndef CT_BASE_SHA256_H
-#define CT_BASE_SHA256_H
+#ifndef CT_BASE_HASH_SHA256_H
+#define CT_BASE_HASH_SHA256_H
 
 #include <stdbool.h>
 #include <stddef.h>

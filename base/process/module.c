@@ -1,4 +1,4 @@
-#include "base/module.h"
+#include "base/process/module.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/program.h"
+#include "base/process/program.h"
 
 static const char *const places[] = {"", "../lib/ctrain", "../.."};
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "infer/safetensors_impl.h"
 #include "tests/trainer/tmpdir.h"
 

@@ -1,8 +1,8 @@
 /* Modules: shared objects of ctrain that are loaded on demand, because the libraries that they depend on are large. For
  * example, one module depends on all of MPI, which starts a thread and takes a tenth of a second to load. The program
  * exports its functions so that modules can call them. */
-#ifndef CT_BASE_MODULE_H
-#define CT_BASE_MODULE_H
+#ifndef CT_BASE_PROCESS_MODULE_H
+#define CT_BASE_PROCESS_MODULE_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Runs another program and captures what it prints. */
-#ifndef CT_BASE_SUBPROCESS_H
-#define CT_BASE_SUBPROCESS_H
+#ifndef CT_BASE_PROCESS_SUBPROCESS_H
+#define CT_BASE_PROCESS_SUBPROCESS_H
 
 #include "base/mem.h"
 

@@ -1,6 +1,6 @@
 /* Properties of the terminal on which output is shown. */
-#ifndef CT_BASE_TERMINAL_H
-#define CT_BASE_TERMINAL_H
+#ifndef CT_BASE_PROCESS_TERMINAL_H
+#define CT_BASE_PROCESS_TERMINAL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Names of the functions at code addresses of a process, from its mappings and the symbol tables of the mapped ELF
  * files. The process may have ended. */
-#ifndef CT_BASE_SYMBOLS_H
-#define CT_BASE_SYMBOLS_H
+#ifndef CT_BASE_PROCESS_SYMBOLS_H
+#define CT_BASE_PROCESS_SYMBOLS_H
 
 #include <stddef.h>
 #include <stdint.h>

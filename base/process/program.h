@@ -1,6 +1,6 @@
 /* Where this program is, and the files that belong to it. */
-#ifndef CT_BASE_PROGRAM_H
-#define CT_BASE_PROGRAM_H
+#ifndef CT_BASE_PROCESS_PROGRAM_H
+#define CT_BASE_PROCESS_PROGRAM_H
 
 /* Returns the directory of the program, or NULL if /proc cannot be read or memory is exhausted. The result is owned. */
 char *ct_program_dir(void);

@@ -1,4 +1,4 @@
-#include "base/fingerprint.h"
+#include "base/hash/fingerprint.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  *
  * A process has at most one black box. Without one (in unit tests and benchmarks), the functions that store do
  * nothing. */
-#ifndef CT_BASE_BLACK_BOX_H
-#define CT_BASE_BLACK_BOX_H
+#ifndef CT_BASE_PROCESS_BLACK_BOX_H
+#define CT_BASE_PROCESS_BLACK_BOX_H
 
 #include <stdatomic.h>
 #include <stdint.h>

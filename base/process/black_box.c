@@ -1,4 +1,4 @@
-#include "base/black_box.h"
+#include "base/process/black_box.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "base/terminal.h"
+#include "base/process/terminal.h"
 #include "tests/trainer/tmpdir.h"
 #include "trainer/run/metrics/console_impl.h"
 #include "trainer/run/metrics/wrap.h"

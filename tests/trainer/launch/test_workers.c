@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "tests/trainer/tmpdir.h"
+#include "trainer/job/launched.h"
 #include "trainer/launch/workers_impl.h"
-#include "trainer/run/loop/worker.h"
 
 /* What a worker does that was started with this mode; returns its exit code. */
 static int play(const char *mode)
@@ -26,11 +26,11 @@ static int play(const char *mode)
 	if (strcmp(mode, "say") == 0)
 		return fputs("one\ntwo", stdout) < 0;
 	if (strcmp(mode, "data") == 0)
-		return ct_worker_deliver_error(CT_FAIL(CT_DATA, "no %s", "such file")) ? 3 : 1;
+		return ct_launched_deliver_error(CT_FAIL(CT_DATA, "no %s", "such file")) ? 3 : 1;
 	if (strcmp(mode, "peer") == 0)
-		return ct_worker_deliver_error(CT_FAIL(CT_PEER_LOST, "rank 9 is gone")) ? 5 : 1;
+		return ct_launched_deliver_error(CT_FAIL(CT_PEER_LOST, "rank 9 is gone")) ? 5 : 1;
 	if (strcmp(mode, "wordless") == 0)
-		return ct_worker_deliver_error(CT_NOMEM) ? 4 : 1;
+		return ct_launched_deliver_error(CT_NOMEM) ? 4 : 1;
 	if (strcmp(mode, "env") == 0)
 		return strcmp(getenv("CT_TEST_A"), "new") == 0 && strcmp(getenv("CT_TEST_AB"), "old") == 0 &&
 				       strcmp(getenv("CT_TEST_B"), "added") == 0

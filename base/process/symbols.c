@@ -1,4 +1,4 @@
-#include "base/symbols.h"
+#include "base/process/symbols.h"
 
 #include <elf.h>
 #include <fcntl.h>
