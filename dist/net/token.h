@@ -1,4 +1,4 @@
-/* Random numbers that nobody can guess: tokens, which are shared secrets, and nonces. */
+/* Random numbers that no one can guess: tokens, which are shared secrets, and nonces. */
 #ifndef CT_DIST_NET_TOKEN_H
 #define CT_DIST_NET_TOKEN_H
 
