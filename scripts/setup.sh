@@ -82,21 +82,26 @@ if [[ " $* " == *" --test "* ]]; then
 		install "${need[@]}" || echo "setup: no chromium here: the tests that need a browser will be skipped" >&2
 	fi
 fi
-# Check exported models. Debian has no onnxruntime. The tests use this directory only, and nothing else on the machine is changed. The
-# directory appears complete or not at all. Its file "wheels" is the list that was installed.
-if [[ " $* " == *" --test "* ]] && ! cmp -s "$root/scripts/onnx_wheels.txt" "$root/build/onnx/wheels"; then
-	echo "setup: installing onnx and onnxruntime from wheels into build/onnx"
-	part=$root/build/onnx.part
-	rm -rf "$part"
+# Packages of Python for the tests only; nothing else on the machine is changed. The directory appears complete or not at all. Its file
+# "wheels" is the list that was installed.
+wheels() { # LIST DIRECTORY WHAT
+	local list=$root/scripts/$1 directory=$root/build/$2
+	! cmp -s "$list" "$directory/wheels" || return 0
+	echo "setup: installing $3 from wheels into build/$2"
+	rm -rf "$directory.part"
 	if PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 python3 -m pip install --quiet \
-		--no-cache-dir --no-compile --no-deps --only-binary=:all: --requirement "$root/scripts/onnx_wheels.txt" --target "$part"; then
-		cp "$root/scripts/onnx_wheels.txt" "$part/wheels"
-		rm -rf "$root/build/onnx"
-		mv "$part" "$root/build/onnx"
+		--no-cache-dir --no-compile --no-deps --only-binary=:all: --requirement "$list" --target "$directory.part"; then
+		cp "$list" "$directory.part/wheels"
+		rm -rf "$directory"
+		mv "$directory.part" "$directory"
 	else
-		rm -rf "$part"
-		echo "setup: onnx and onnxruntime could not be installed: the tests that need them will be skipped" >&2
+		rm -rf "$directory.part"
+		echo "setup: $3 could not be installed: the tests that need it will be skipped" >&2
 	fi
+}
+if [[ " $* " == *" --test "* ]]; then
+	wheels onnx_wheels.txt onnx "onnx and onnxruntime" # check exported models; Debian has no onnxruntime
+	wheels format_wheels.txt format clang-format       # the format depends on the version
 fi
 "$(dirname "$0")/setup_cuda.sh"
 echo "setup: done"
