@@ -40,10 +40,11 @@ enum ct_status ct_fd_write_all(int fd, const void *data, size_t len, const char 
 /* Reads exactly len bytes at offset. Fails with CT_DATA if the file ends before the last of these bytes. */
 enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, const char *path) CT_MUST_CHECK;
 /* Takes an exclusive lock (flock(2)), which ends when the file is closed. Tries until the deadline, which may have
- * passed; *taken is false if another process still has the lock then. Fails with CT_IO if the file system has no locks. */
+ * passed; *taken is false if another process still has the lock then. Fails with CT_IO if the file system has no locks.
+ */
 enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken) CT_MUST_CHECK;
-/* Returns true if another process, or another descriptor of this process, has the lock. Neither waits nor takes the lock for
- * longer than this call. If the file system has no locks, returns false. */
+/* Returns true if another process, or another descriptor of this process, has the lock. Neither waits nor takes the
+ * lock for longer than this call. If the file system has no locks, returns false. */
 bool ct_fd_is_locked(int fd);
 /* Calls fsync(2). */
 enum ct_status ct_fd_sync(int fd, const char *path) CT_MUST_CHECK;

@@ -45,8 +45,10 @@ static void eight_blocks(uint32_t first, const uint32_t ctr[4], const uint32_t k
 	}
 	for (int round = 0; round < 10; round++) {
 		const __m128i key0 = _mm_set1_epi64x(k0), key1 = _mm_set1_epi64x(k1);
+
 		for (int i = 0; i < 4; i++) {
 			__m128i m0 = _mm_mul_epu32(c0[i], mul0), m1 = _mm_mul_epu32(c2[i], mul1);
+
 			c0[i] = _mm_xor_si128(_mm_xor_si128(_mm_srli_epi64(m1, 32), c1[i]), key0);
 			c1[i] = m1;
 			c2[i] = _mm_xor_si128(_mm_xor_si128(_mm_srli_epi64(m0, 32), c3[i]), key1);
@@ -58,6 +60,7 @@ static void eight_blocks(uint32_t first, const uint32_t ctr[4], const uint32_t k
 	for (int i = 0; i < 4; i++) {
 		__m128i head = _mm_or_si128(_mm_and_si128(c0[i], low), _mm_slli_epi64(c1[i], 32));
 		__m128i tail = _mm_or_si128(_mm_and_si128(c2[i], low), _mm_slli_epi64(c3[i], 32));
+
 		_mm_storeu_si128((__m128i *)(void *)(out + 8 * i), _mm_unpacklo_epi64(head, tail));
 		_mm_storeu_si128((__m128i *)(void *)(out + 8 * i + 4), _mm_unpackhi_epi64(head, tail));
 	}
@@ -73,6 +76,7 @@ void ct_philox4x32_x16(const uint32_t ctr[4], const uint32_t key[2], uint32_t ou
 {
 	for (uint32_t i = 0; i < 16; i++) {
 		const uint32_t at[4] = {ctr[0] + i, ctr[1], ctr[2], ctr[3]};
+
 		ct_philox4x32(at, key, out + 4 * i);
 	}
 }

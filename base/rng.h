@@ -28,7 +28,7 @@ enum ct_rng_purpose {
 	CT_RNG_COLOR,
 	CT_RNG_RAND_AUGMENT,
 	CT_RNG_ERASE,
-	CT_RNG_MIX,    /* mixup and CutMix of two samples */
+	CT_RNG_MIX,     /* mixup and CutMix of two samples */
 	CT_RNG_REPLACE, /* replacements of unreadable samples */
 	CT_RNG_SPLIT,   /* which samples are split off for evaluation */
 	CT_RNG_BALANCE, /* balanced sampling */

@@ -271,8 +271,8 @@ static void die(int sig, siginfo_t *info, void *context)
 		write_file("signal ", (uint64_t)sig, context);
 	else if (atomic_load(&state.writer) != thread_id())
 		wait_for_writer();
-	/* Only now, because a crash of another thread would end the process while the file is being written. The default
-	 * action takes effect when this function returns. */
+	/* Only now, because a crash of another thread would end the process while the file is being written. The
+	 * default action takes effect when this function returns. */
 	(void)signal(sig, SIG_DFL);
 	(void)raise(sig);
 }

@@ -1,6 +1,7 @@
-/* Measures the round trip of a cache line between CPUs 0 and 1, to which mpirun binds the first two ranks, in nanoseconds.
- * The time of a small message on one host depends on it. In a virtual machine it may change by a factor of five whenever
- * the host moves the virtual CPUs. Therefore bench/vs_library.py repeats comparisons during which it has changed. */
+/* Measures the round trip of a cache line between CPUs 0 and 1, to which mpirun binds the first two ranks, in
+ * nanoseconds. The time of a small message on one host depends on it. In a virtual machine it may change by a factor of
+ * five whenever the host moves the virtual CPUs. Therefore bench/vs_library.py repeats comparisons during which it has
+ * changed. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdalign.h>

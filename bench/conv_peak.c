@@ -1,17 +1,18 @@
-/* Measures only the convolutions of a model, in the forward pass and both backward passes, with warm buffers. The result is the
- * reference for the time of a training step. Each distinct convolution is computed by oneDNN's direct implementation, in the
- * layouts that oneDNN chooses, and also by nn/onednn/winograd/winograd.h where that is applicable. FLOPs are those of the direct
- * algorithm in both cases, so Winograd may exceed the peak rate. The peak rate of multiply-adds on registers and the bandwidth of
- * memcpy are measured with the same threads. Prints a table on standard output or, with --json, one JSON object.
+/* Measures only the convolutions of a model, in the forward pass and both backward passes, with warm buffers. The
+ * result is the reference for the time of a training step. Each distinct convolution is computed by oneDNN's direct
+ * implementation, in the layouts that oneDNN chooses, and also by nn/onednn/winograd/winograd.h where that is
+ * applicable. FLOPs are those of the direct algorithm in both cases, so Winograd may exceed the peak rate. The peak
+ * rate of multiply-adds on registers and the bandwidth of memcpy are measured with the same threads. Prints a table on
+ * standard output or, with --json, one JSON object.
  *
  *   build/release/bench/conv_peak MODEL SIZE BATCH THREADS fp32|bf16 [--small-stem] [--rounds N] [--json]
  *   build/release/bench/conv_peak resnet50 224 16 2 fp32
  *   build/release/bench/conv_peak resnet18 32 128 2 bf16 --small-stem
  *
- * Each time is the best of at least N runs (default 5) that together take at least 20 N ms. Sums include all convolutions of a
- * step, also repeated ones; the first convolution has no backward-data pass. For each layer, "bound" is the larger of two times:
- * that of its FLOPs at the peak rate, and that of moving each tensor once between memory and the cores. It is too pessimistic if
- * a tensor is still in a cache. */
+ * Each time is the best of at least N runs (default 5) that together take at least 20 N ms. Sums include all
+ * convolutions of a step, also repeated ones; the first convolution has no backward-data pass. For each layer, "bound"
+ * is the larger of two times: that of its FLOPs at the peak rate, and that of moving each tensor once between memory
+ * and the cores. It is too pessimistic if a tensor is still in a cache. */
 #include "bench/conv_peak.h"
 
 #include <stdio.h>

@@ -30,6 +30,7 @@ static struct sums add_up(const struct bench *b)
 	for (const struct layer *l = b->layers; l < b->layers + b->n_layers; l++) {
 		for (int pass = 0; pass < N_PASSES; pass++) {
 			const struct pass *p = &l->passes[pass];
+
 			if (p->s[DIRECT] <= 0)
 				continue;
 			const double compute = peak_of(b) > 0 ? l->flop / peak_of(b) : 0, move = p->bytes / b->memory;
@@ -200,6 +201,7 @@ enum ct_status conv_peak_print_json(const struct bench *b)
 	ct_json_set_str(j, "precision", b->bf16 ? "bf16" : "fp32");
 	for (int i = 0; i < b->n_peaks; i++) {
 		ct_json *o = ct_json_object();
+
 		ct_json_set_i64(o, "threads", b->peaks[i].threads);
 		ct_json_set_f64(o, "fp32_gflops_per_sec", b->peaks[i].fp32 * 1e-9);
 		ct_json_set_f64(o, "bf16_gflops_per_sec", b->peaks[i].bf16 * 1e-9);

@@ -33,6 +33,7 @@ static enum ct_status best_of(struct bench *b, enum ct_status (*run)(void *), vo
 
 	for (int64_t i = -1; i < b->rounds || ct_now_ns() < enough; i++) {
 		int64_t start = ct_now_ns();
+
 		CT_TRY(run(arg));
 		double s = (double)(ct_now_ns() - start) * 1e-9;
 		if (i >= 0 && (i == 0 || s < *best))
@@ -77,6 +78,7 @@ static enum ct_status time_prim(struct bench *b, const ct_dnnl_prim *prim, doubl
 
 	for (int arg = 0; arg < CT_DNNL_N_ARGS && st == CT_OK; arg++) {
 		const size_t bytes = ct__dnnl_prim_bytes(prim, (enum ct_dnnl_arg)arg);
+
 		if (bytes == 0)
 			continue;
 		st = ct__dnnl_prim_desc(b->dnnl, prim, (enum ct_dnnl_arg)arg, &desc);
@@ -203,6 +205,7 @@ static enum ct_status measure_layers(struct bench *b)
 		const double element = b->bf16 ? 2 : 4, n = (double)b->batch;
 		const double in = n * l->in.c * l->in.h * l->in.w, out = n * l->out.c * l->out.h * l->out.w,
 			     weights = (double)l->in.c / l->groups * l->out.c * l->win.r * l->win.s;
+
 		for (int pass = 0; pass < N_PASSES; pass++) {
 			if (pass == BACKWARD_DATA && !l->needs_data)
 				continue;
@@ -222,6 +225,7 @@ static void measure_peaks(struct bench *b)
 
 	for (int64_t threads = 1;; threads = 2 * threads < b->threads ? 2 * threads : b->threads) {
 		struct peak *p = &b->peaks[n++];
+
 		p->threads = (int)threads;
 		ct_parallel_use_threads((int)threads);
 		const double fp32 = fma_peak((int)threads, false), bf16 = fma_peak((int)threads, true);

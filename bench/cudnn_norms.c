@@ -1,16 +1,17 @@
-/* Asks cuDNN, with or without a GPU, about graphs that the CUDA engine could use in place of its own kernels and does not: batch norm with the sum and
- * the ReLU after it, its gradient, and the gradient of a convolution with a sum. Prints a table with one line for each graph and type.
+/* Asks cuDNN, with or without a GPU, about graphs that the CUDA engine could use in place of its own kernels and does
+ * not: batch norm with the sum and the ReLU after it, its gradient, and the gradient of a convolution with a sum.
+ * Prints a table with one line for each graph and type.
  *
  *   build/release/bench/cudnn_norms [DEVICE.json]       [tests/nn/cuda/devices/h200.json]
  *
- * Columns: proposed = configurations that the heuristics propose (modes A and fallback); engines = their engines, each followed by a comma;
- * compiled = engines that cuDNN compiles at run time; finalized = engines whose first configuration becomes a plan; reason = why another one
- * does not, or why the heuristics fail.
+ * Columns: proposed = configurations that the heuristics propose (modes A and fallback); engines = their engines, each
+ * followed by a comma; compiled = engines that cuDNN compiles at run time; finalized = engines whose first
+ * configuration becomes a plan; reason = why another one does not, or why the heuristics fail.
  *
- * cuDNN lists engines that it compiles at run time only if it finds a libcuda.so.1. Without a driver, a link with this name to
- * lib64/stubs/libcuda.so of the toolkit, in a directory of LD_LIBRARY_PATH, is enough. Plans of these engines still cannot be finalized,
- * because this loads the compiled code on the GPU. bench/results/2026-11-22_cudnn_norms.tsv has the answers with such a link. The gate
- * (scripts/gpu_gate.sh) asks on a GPU. */
+ * cuDNN lists engines that it compiles at run time only if it finds a libcuda.so.1. Without a driver, a link with this
+ * name to lib64/stubs/libcuda.so of the toolkit, in a directory of LD_LIBRARY_PATH, is enough. Plans of these engines
+ * still cannot be finalized, because this loads the compiled code on the GPU. bench/results/2026-11-22_cudnn_norms.tsv
+ * has the answers with such a link. The gate (scripts/gpu_gate.sh) asks on a GPU. */
 #include <stdio.h>
 #include <string.h>
 
@@ -111,8 +112,8 @@ static void add_op(struct question *q, cudnnBackendDescriptor_t op)
 }
 
 /* y = x + b; y = max(x, 0) with b = NULL; or y = x where b > 0, for the gradient of a ReLU. */
-static void add_pointwise(struct question *q, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
-			  cudnnBackendDescriptor_t y)
+static void add_pointwise(struct question *q, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+			  cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y)
 {
 	cudnnBackendDescriptor_t part = make(q, CUDNN_BACKEND_POINTWISE_DESCRIPTOR),
 				 op = make(q, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
@@ -163,7 +164,7 @@ static void add_norm_backward(struct question *q, cudnnBackendDescriptor_t dy)
 	cudnnBackendDescriptor_t op = make(q, CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR);
 	const cudnnBackendNormMode_t mode = CUDNN_BATCH_NORM;
 	static const cudnnBackendAttributeName_t vectors[] = {
-		CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC,
+		CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC,  CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC,
 		CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC,
 		CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC,
 	};
@@ -371,8 +372,11 @@ static void answer(struct question *q, const char *json, struct answer *a)
 static void print(const char *name, const struct question *q, const struct answer *a)
 {
 	printf("%s\t%s\t%lld\t%s\t%lld\t%lld\t%s\n", name,
-	       q->type == CUDNN_DATA_FLOAT ? "fp32" : q->type == CUDNN_DATA_HALF ? "fp16" : "bf16",
-	       (long long)a->proposed, ct_str_text(&a->engines) + (a->engines.len > 0), (long long)a->compiled, (long long)a->finalized, a->reason);
+	       q->type == CUDNN_DATA_FLOAT  ? "fp32"
+	       : q->type == CUDNN_DATA_HALF ? "fp16"
+					    : "bf16",
+	       (long long)a->proposed, ct_str_text(&a->engines) + (a->engines.len > 0), (long long)a->compiled,
+	       (long long)a->finalized, a->reason);
 }
 
 static void ask_all(const char *json)
@@ -404,7 +408,7 @@ int main(int argc, char **argv)
 	cudnnHandle_t handle;
 	size_t n;
 
-	(void)cudnnCreate(&handle); /* initializes the GPU, if there is one: plans can be loaded only then */
+	(void)cudnnCreate(&handle);            /* initializes the GPU, if there is one: plans can be loaded only then */
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* the gate reads the lines as they come */
 	if (ct_file_read(path, 1 << 16, &json, &n) < 0) {
 		fprintf(stderr, "cudnn_norms: %s\n", ct_error_message());

@@ -1,6 +1,6 @@
-/* Asks cuDNN, without a GPU, which plans it has on an H100 and on an H200 for each operation graph that the CUDA engine builds: for the
- * models in configs/ and for the runs of the gate, for training and evaluation, in every precision. Writes a table with one line for each
- * graph and precision.
+/* Asks cuDNN, without a GPU, which plans it has on an H100 and on an H200 for each operation graph that the CUDA engine
+ * builds: for the models in configs/ and for the runs of the gate, for training and evaluation, in every precision.
+ * Writes a table with one line for each graph and precision.
  *
  *   build/release/bench/cudnn_plans                     writes bench/results/cudnn_plans.tsv
  *   build/release/bench/cudnn_plans --check             compares the table with the answers of the installed cuDNN
@@ -9,18 +9,21 @@
  *                 other paths [tests/nn/cuda/devices, configs, bench/gpu/runs.tsv, bench/results/cudnn_plans.tsv]
  *   SOFT_CUDNN_REAL=PATH                                another libcudnn.so.9 than that of the build (environment)
  *
- * The batch sizes are those of the configs on 1, 2, 4 and 8 ranks, and those of the gate (bench/gpu/runs.py). The smaller last steps of an
- * epoch have graphs of their own. Their sizes follow from the numbers of samples in MNIST, Fashion-MNIST, CIFAR-10 and ImageNet, or in the
- * config. The last steps on several ranks, and those of ImageNet, are the second part of the table, with which --check alone does not deal.
+ * The batch sizes are those of the configs on 1, 2, 4 and 8 ranks, and those of the gate (bench/gpu/runs.py). The
+ * smaller last steps of an epoch have graphs of their own. Their sizes follow from the numbers of samples in MNIST,
+ * Fashion-MNIST, CIFAR-10 and ImageNet, or in the config. The last steps on several ranks, and those of ImageNet, are
+ * the second part of the table, with which --check alone does not deal.
  *
- * --check fails if a graph has no deterministic plan on one of the cards, if a plan breaks the promise of its filter or, if the table was
- * made with the same version of cuDNN, if the table would be different now.
+ * --check fails if a graph has no deterministic plan on one of the cards, if a plan breaks the promise of its filter
+ * or, if the table was made with the same version of cuDNN, if the table would be different now.
  *
- * Columns: plans = plans that cuDNN proposes; allowed = those that have the arithmetic of the precision and need no more workspace than the
- * engine allows (train.deterministic=false); deterministic = those of them that cuDNN also calls deterministic, which are the only ones that
- * the engine uses by default, or of the fallbacks if the heuristics propose none; engine and KiB = the first deterministic plan in the order of the heuristics and its workspace; least KiB =
- * the smallest workspace of a deterministic plan. The two cards are in one column if their answers are equal, and otherwise separated by a
- * slash. Engines that cuDNN compiles at run time cannot be finalized without a GPU, so all plans in the table are precompiled. */
+ * Columns: plans = plans that cuDNN proposes; allowed = those that have the arithmetic of the precision and need no
+ * more workspace than the engine allows (train.deterministic=false); deterministic = those of them that cuDNN also
+ * calls deterministic, which are the only ones that the engine uses by default, or of the fallbacks if the heuristics
+ * propose none; engine and KiB = the first deterministic plan in the order of the heuristics and its workspace; least
+ * KiB = the smallest workspace of a deterministic plan. The two cards are in one column if their answers are equal, and
+ * otherwise separated by a slash. Engines that cuDNN compiles at run time cannot be finalized without a GPU, so all
+ * plans in the table are precompiled. */
 #include "bench/cudnn_plans.h"
 
 #include <stdio.h>
@@ -63,7 +66,9 @@ static enum ct_status parse(int argc, char **argv, struct plans_table *t)
 {
 	const struct {
 		const char *name, **to;
-	} paths[] = {{"--devices", &t->devices_dir}, {"--configs", &t->configs_dir}, {"--runs", &t->runs_path},
+	} paths[] = {{"--devices", &t->devices_dir},
+		     {"--configs", &t->configs_dir},
+		     {"--runs", &t->runs_path},
 		     {"--table", &t->path}};
 
 	for (int i = 1; i < argc; i++) {
@@ -85,9 +90,9 @@ static enum ct_status parse(int argc, char **argv, struct plans_table *t)
 int main(int argc, char **argv)
 {
 	struct plans_table t = {.devices_dir = "tests/nn/cuda/devices",
-			  .configs_dir = "configs",
-			  .runs_path = "bench/gpu/runs.tsv",
-			  .path = "bench/results/cudnn_plans.tsv"};
+				.configs_dir = "configs",
+				.runs_path = "bench/gpu/runs.tsv",
+				.path = "bench/results/cudnn_plans.tsv"};
 	enum ct_status st = parse(argc, argv, &t);
 
 	/* The stand-in reads both at its first call; each question names its device. */

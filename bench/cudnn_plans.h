@@ -27,7 +27,8 @@ struct plans_table {
 	ct_device *device;
 	struct plans_row *rows;
 	size_t n_rows, rows_cap;
-	/* The second part begins after the first n_first rows. --check leaves it out without --all. second: it is being added. */
+	/* The second part begins after the first n_first rows. --check leaves it out without --all. second: it is being
+	 * added. */
 	size_t n_first;
 	bool second;
 	/* Graphs without a plan, plans that break the promise of their filter, and plans that cannot be made again. */

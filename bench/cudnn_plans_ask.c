@@ -83,8 +83,8 @@ static enum ct_status ask_device(struct plans_table *t, const struct ct__cudnn_c
 		CT_TRY(ask(t, choice, r, device, true));
 	if (a->n_deterministic > 0)
 		return CT_OK;
-	fprintf(stderr, "%s: no deterministic plan on %s for \"%s\" (%s)\n", choice->name, plans_devices[device], r->graph,
-		ct_precision_name(r->precision));
+	fprintf(stderr, "%s: no deterministic plan on %s for \"%s\" (%s)\n", choice->name, plans_devices[device],
+		r->graph, ct_precision_name(r->precision));
 	t->n_missing++;
 	return CT_OK;
 }

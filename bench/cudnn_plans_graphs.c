@@ -79,8 +79,8 @@ static enum ct_status need_training(struct programs *ps, const struct ct_run_pla
 	return CT_OK;
 }
 
-/* The last step of an epoch can have fewer rows, and not the same number on each rank and in each micro-batch. The last batch of an
- * evaluation uses the program of the others. */
+/* The last step of an epoch can have fewer rows, and not the same number on each rank and in each micro-batch. The last
+ * batch of an evaluation uses the program of the others. */
 static enum ct_status need_last_step(struct programs *ps, const struct ct_run_plan *p)
 {
 	struct ct_sampler s = p->train;
@@ -96,7 +96,8 @@ static enum ct_status need_last_step(struct programs *ps, const struct ct_run_pl
 	return CT_OK;
 }
 
-/* The first part has the last steps that cost little time. The second part has those of every number of ranks and of ImageNet. */
+/* The first part has the last steps that cost little time. The second part has those of every number of ranks and of
+ * ImageNet. */
 static enum ct_status need_part(struct programs *ps, const struct ct_run_plan *p, bool second)
 {
 	if (second)
@@ -132,8 +133,8 @@ static enum ct_status add_level(ct_net *net, struct plans_table *t, const struct
 	return CT_OK;
 }
 
-/* The graphs without fusion, and those with fusion on each card: the engine fuses only what cuDNN has plans for. It does not ask about a
- * graph that is among its choices, so these are others for each card. */
+/* The graphs without fusion, and those with fusion on each card: the engine fuses only what cuDNN has plans for. It
+ * does not ask about a graph that is among its choices, so these are others for each card. */
 static enum ct_status add_levels(ct_net *net, struct plans_table *t, const struct ct_config *c,
 				 const struct ct_dataset_info *info, const struct programs *ps)
 {
@@ -252,8 +253,8 @@ static bool has_own_images(const struct ct_config *c)
 	return c->data.name == CT_CFG_DATA_IMAGEFOLDER && c->data.classes != 1000; /* that is ImageNet */
 }
 
-static enum ct_status add_config(struct plans_table *t, const char *path, const struct ct_config_set *sets, size_t n_sets,
-				 uint32_t most)
+static enum ct_status add_config(struct plans_table *t, const char *path, const struct ct_config_set *sets,
+				 size_t n_sets, uint32_t most)
 {
 	struct ct_config *c;
 	enum ct_status st = CT_OK;

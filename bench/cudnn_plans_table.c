@@ -126,4 +126,3 @@ enum ct_status plans_finish(const struct plans_table *t)
 	ct_str_release(&out);
 	return st;
 }
-

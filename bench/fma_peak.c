@@ -10,8 +10,8 @@
 #include <immintrin.h>
 #endif
 
-/* Chains of dependent multiply-adds: more than latency times pipes of any processor so far, fewer than its registers. The
- * values come to rest near 0.5, far from denormals. */
+/* Chains of dependent multiply-adds: more than latency times pipes of any processor so far, fewer than its registers.
+ * The values come to rest near 0.5, far from denormals. */
 #define FMA_LOOP(name, attribute, lanes, chains)                                            \
 	attribute static float name(int64_t n)                                              \
 	{                                                                                   \
@@ -101,15 +101,17 @@ double fma_peak(int threads, bool bf16)
 
 	if (!w.loop.run)
 		return 0;
-	/* Slices long beside the start of the threads and short beside the scheduler's: measured on one thread, since other
-	 * programs may keep all of them from ever running at once for so short a time. */
+	/* Slices long beside the start of the threads and short beside the scheduler's: measured on one thread, since
+	 * other programs may keep all of them from ever running at once for so short a time. */
 	for (int64_t ns = 0; ns < CT_MS / 2; w.n *= 2) {
 		const int64_t start = ct_now_ns();
+
 		run_range(&w, 0, 1);
 		ns = ct_now_ns() - start;
 	}
 	for (int i = 0; i < 60; i++) {
 		const int64_t ns = slice_ns(&w, threads);
+
 		least = ns < least ? ns : least;
 	}
 	return w.loop.flop * (double)w.n * threads / ((double)least * 1e-9);

@@ -172,6 +172,7 @@ void once(void *user)
 double largest(void *user, double value)
 {
 	auto *g = static_cast<Bench *>(user);
+
 	AllreduceOptions o(g->context);
 
 	o.setOutput(&value, 1);
@@ -184,6 +185,7 @@ double largest(void *user, double value)
 void connect(Bench &g, const char *directory, int rank, int size)
 {
 	auto store = std::make_shared<gloo::rendezvous::FileStore>(directory);
+
 	gloo::transport::tcp::attr attr;
 
 	attr.hostname = "127.0.0.1";

@@ -1,5 +1,6 @@
-/* Facts about a GPU without ctrain: versions, properties, the description that cuDNN uses for queries without a GPU, bandwidths, and the
- * costs of posting work. Each fact is one line of JSON on standard output, with the fields of a row of the gate (bench/gpu/gate.py).
+/* Facts about a GPU without ctrain: versions, properties, the description that cuDNN uses for queries without a GPU,
+ * bandwidths, and the costs of posting work. Each fact is one line of JSON on standard output, with the fields of a row
+ * of the gate (bench/gpu/gate.py).
  *
  * usage: gpu_facts [--quick]   --quick: little memory and few repetitions, for the software GPU */
 #include <cuda_runtime_api.h>
@@ -147,7 +148,8 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The median time of one call of `post`, in seconds on the device; *host_s is the median time that the host needs to post it. */
+/* The median time of one call of `post`, in seconds on the device; *host_s is the median time that the host needs to
+ * post it. */
 static double time_of(struct facts *f, int calls, void (*post)(struct facts *f), double *host_s)
 {
 	double device[MAX_REPEATS], host[MAX_REPEATS];

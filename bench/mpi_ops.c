@@ -5,8 +5,9 @@
  * "single" initializes MPI for programs without threads, like the OSU micro-benchmarks. "serialized" permits calls of
  * different threads, one at a time, as ctrain needs; in Open MPI, all calls then take longer.
  * The operations and their vectors are those of `ctrain bench comm`: fp32, all-reduce and reduce in place. With "i" in
- * front of the name (iallreduce), the nonblocking operation of MPI is started and waited for at once, as by osu_iallreduce
- * of the OSU micro-benchmarks. Rank 0 prints lines "BYTES MICROSECONDS". BYTES is the size of the complete vector. */
+ * front of the name (iallreduce), the nonblocking operation of MPI is started and waited for at once, as by
+ * osu_iallreduce of the OSU micro-benchmarks. Rank 0 prints lines "BYTES MICROSECONDS". BYTES is the size of the
+ * complete vector. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

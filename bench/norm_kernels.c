@@ -1,6 +1,6 @@
-/* Measures the normalization kernels on the tensors of ResNet-18 for CIFAR (batch 128) and ResNet-50 (batch 16). The rate is the
- * minimum number of bytes to be moved (each tensor read or written once) per second, compared with a memcpy of the same size. The
- * best of ROUNDS runs counts. Prints one line per tensor on standard output.
+/* Measures the normalization kernels on the tensors of ResNet-18 for CIFAR (batch 128) and ResNet-50 (batch 16). The
+ * rate is the minimum number of bytes to be moved (each tensor read or written once) per second, compared with a memcpy
+ * of the same size. The best of ROUNDS runs counts. Prints one line per tensor on standard output.
  *
  *   build/release/bench/norm_kernels [THREADS [ROUNDS]] */
 #include <stdio.h>
@@ -105,6 +105,7 @@ static int measure(int t, int threads, int rounds, bool bf16)
 	for (int round = 0; round < rounds; round++) {
 		for (int kind = 0; kind < N_KINDS; kind++) {
 			int64_t start = ct_now_ns();
+
 			run(p, &copy, n, kind);
 			double rate = (double)moved[kind] * (double)bytes / (double)(ct_now_ns() - start);
 			best[kind] = rate > best[kind] ? rate : best[kind];

@@ -1,6 +1,6 @@
-/* Measures the rate of oneDNN's own sgemm for the matrix products of one training step of the 784-512-256-10 MLP at batch size
- * 64, executed back to back, and for a large square matrix product. The result is the reference for `ctrain bench step
- * bench/configs/mlp.yaml`. Prints one JSON object on standard output.
+/* Measures the rate of oneDNN's own sgemm for the matrix products of one training step of the 784-512-256-10 MLP at
+ * batch size 64, executed back to back, and for a large square matrix product. The result is the reference for `ctrain
+ * bench step bench/configs/mlp.yaml`. Prints one JSON object on standard output.
  *
  *   OMP_NUM_THREADS=1 build/release/bench/onednn_gemm [ROUNDS] */
 #include <dnnl.h>
@@ -13,6 +13,7 @@ enum { BATCH = 64, N_LAYERS = 3, LARGE = 1024 };
 static double now(void)
 {
 	struct timespec t;
+
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
@@ -20,12 +21,14 @@ static double now(void)
 static int compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
+
 	return (x > y) - (x < y);
 }
 
 static float *filled(size_t n)
 {
 	float *p = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
+
 	for (size_t i = 0; p && i < n; i++)
 		p[i] = (float)(i % 13) * 0.01f;
 	return p;
@@ -35,8 +38,10 @@ static float *filled(size_t n)
 static double step_products(float *const x[], float *const w[], float *const dx[], float *const dw[], const int width[])
 {
 	double flop = 0;
+
 	for (int i = 0; i < N_LAYERS; i++) {
 		int c = width[i], k = width[i + 1];
+
 		dnnl_sgemm('N', 'T', BATCH, k, c, 1, x[i], c, w[i], c, 0, x[i + 1], k);
 		dnnl_sgemm('T', 'N', k, c, BATCH, 1, dx[i + 1], k, x[i], c, 0, dw[i], c);
 		if (i > 0)
@@ -54,6 +59,7 @@ int main(int argc, char **argv)
 	float *a = filled(LARGE * LARGE), *b = filled(LARGE * LARGE), *c = filled(LARGE * LARGE);
 	double *step = calloc((size_t)(rounds > 0 ? rounds : 1), sizeof(*step)), *large = calloc(20, sizeof(*large)),
 	       flop = 0;
+
 	if (rounds < 1 || !step || !large || !a || !b || !c)
 		return 1;
 	for (int i = 0; i <= N_LAYERS; i++) {
@@ -66,12 +72,14 @@ int main(int argc, char **argv)
 	}
 	for (int r = -20; r < rounds; r++) {
 		double t = now();
+
 		flop = step_products(x, w, dx, dw, width);
 		if (r >= 0)
 			step[r] = now() - t;
 	}
 	for (int r = -2; r < 20; r++) {
 		double t = now();
+
 		dnnl_sgemm('N', 'N', LARGE, LARGE, LARGE, 1, a, LARGE, b, LARGE, 0, c, LARGE);
 		if (r >= 0)
 			large[r] = now() - t;

@@ -1,5 +1,5 @@
-/* The lower bound that memory bandwidth sets for an optimizer step: the time of a plain loop with the memory traffic of SGD with
- * momentum (reads weights, gradients and momentum, writes weights and momentum: 20 bytes per parameter).
+/* The lower bound that memory bandwidth sets for an optimizer step: the time of a plain loop with the memory traffic of
+ * SGD with momentum (reads weights, gradients and momentum, writes weights and momentum: 20 bytes per parameter).
  *
  * usage: update_bandwidth [PARAMETERS]   default: 25557032, the parameters of ResNet-50 */
 #include <stdio.h>

@@ -18,21 +18,22 @@ struct ct_dataset_spec {
 	 * imagefolder: a directory, relative to dir, that has one sub-directory per class or directly contains the
 	 * images. NULL: the sub-directory `train` or `val` of dir. */
 	const char *path;
-	/* imagefolder, evaluation data: the directory of the training data, relative to dir, whose sub-directories are the
-	 * classes of both sets if there is no class list. NULL: the classes are those of this set. */
+	/* imagefolder, evaluation data: the directory of the training data, relative to dir, whose sub-directories are
+	 * the classes of both sets if there is no class list. NULL: the classes are those of this set. */
 	const char *classes_of;
-	/* imagefolder: above 0: `path` contains the training and the evaluation data. This fraction of the images of each
-	 * class is evaluation data (train = false), and the rest is training data. Which ones depends only on `seed` and
-	 * on their paths. */
+	/* imagefolder: above 0: `path` contains the training and the evaluation data. This fraction of the images of
+	 * each class is evaluation data (train = false), and the rest is training data. Which ones depends only on
+	 * `seed` and on their paths. */
 	double val_fraction;
-	/* imagefolder: CSV file with the labels of the images (data/files/label_list.h), relative to dir. The images may be
-	 * anywhere below `path`. A split column divides them into training and evaluation data. NULL: the directories are the
-	 * classes, or a flat directory contains val.txt or labels.txt. */
+	/* imagefolder: CSV file with the labels of the images (data/files/label_list.h), relative to dir. The images
+	 * may be anywhere below `path`. A split column divides them into training and evaluation data. NULL: the
+	 * directories are the classes, or a flat directory contains val.txt or labels.txt. */
 	const char *labels;
-	/* imagefolder with `labels`, evaluation data: the list of the training data, whose classes are those of both sets. It
-	 * may be the same file. NULL: the classes are those of `labels`. */
+	/* imagefolder with `labels`, evaluation data: the list of the training data, whose classes are those of both
+	 * sets. It may be the same file. NULL: the classes are those of `labels`. */
 	const char *train_labels;
-	const char *image_column, *class_column, *split_column; /* names of the columns of both lists; NULL: the usual ones */
+	const char *image_column, *class_column,
+		*split_column; /* names of the columns of both lists; NULL: the usual ones */
 	/* shards: directory for cached indexes. NULL: the directory that contains the shards if it is writable, else
 	 * $XDG_CACHE_HOME/ctrain. */
 	const char *index_dir;

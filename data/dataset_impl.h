@@ -23,8 +23,8 @@ struct ct_dataset_ops {
 	/* (optional) Prefetches sample i into the operating system's page cache; the loader calls this several samples
 	 * in advance. */
 	void (*prefetch)(const ct_dataset *d, uint32_t i);
-	/* Implemented only by ENCODED sets. The caller of `label` has checked that i < info.n. The functions describe, key, skipped and class_name are optional for all
-	 * sets. */
+	/* Implemented only by ENCODED sets. The caller of `label` has checked that i < info.n. The functions describe,
+	 * key, skipped and class_name are optional for all sets. */
 	enum ct_status (*fetch)(const ct_dataset *d, uint32_t i, struct ct_bytes *buf, int32_t *label);
 	int32_t (*label)(const ct_dataset *d, uint32_t i);
 	void (*describe)(const ct_dataset *d, uint32_t i, char *text, size_t len);
@@ -42,7 +42,7 @@ struct ct_dataset_kind {
 	const float *channels;  /* color images: [6] the mean of each channel, then the std of each channel; NULL: use
 				 * mean and std above */
 	const char *const *class_names; /* [n_classes] for formats without names of classes; NULL: unknown */
-	const char *fetch;      /* option of scripts/get_mnist.sh that downloads this set; NULL: none */
+	const char *fetch;              /* option of scripts/get_mnist.sh that downloads this set; NULL: none */
 };
 
 /* The first member of the struct that each format defines for its data sets. */

@@ -50,8 +50,8 @@ const char *ct_bench_op_name(size_t i)
 	return i < CT_BENCH_N_OPS ? shapes[i].name : NULL;
 }
 
-/* The receive of a long message is posted before its send, so that its data need not be buffered. For a short message, the
- * send is first, so that it is transferred while the receive is posted. */
+/* The receive of a long message is posted before its send, so that its data need not be buffered. For a short message,
+ * the send is first, so that it is transferred while the receive is posted. */
 static enum ct_status exchange(struct bench *b, size_t n)
 {
 	const int size = b->values.size, to = (b->values.rank + 1) % size, from = (b->values.rank + size - 1) % size;

@@ -1,7 +1,8 @@
 /* Measures and checks the operations of an open communicator in the way of nccl-tests
- * (github.com/NVIDIA/nccl-tests). algbw is bytes / time. busbw is algbw times the share of the bytes that each link must
- * carry, from doc/PERFORMANCE.md: 2(n-1)/n for allreduce; (n-1)/n for allgather and reduce_scatter; 1 for broadcast and
- * reduce. For gather and scatter (n-1)/n, and for sendrecv 1, from src/gather.cu, src/scatter.cu and src/sendrecv.cu. */
+ * (github.com/NVIDIA/nccl-tests). algbw is bytes / time. busbw is algbw times the share of the bytes that each link
+ * must carry, from doc/PERFORMANCE.md: 2(n-1)/n for allreduce; (n-1)/n for allgather and reduce_scatter; 1 for
+ * broadcast and reduce. For gather and scatter (n-1)/n, and for sendrecv 1, from src/gather.cu, src/scatter.cu and
+ * src/sendrecv.cu. */
 #ifndef CT_DIST_BENCH_COMM_H
 #define CT_DIST_BENCH_COMM_H
 
@@ -42,8 +43,8 @@ struct ct_bench_comm_opts {
 	enum ct_dtype dtype;
 	enum ct_redop redop;
 	int root;
-	/* Sizes of the vectors: min_bytes, min_bytes * factor ..., or min_bytes + step_bytes ... if step_bytes is not 0,
-	 * up to max_bytes. Each rank has at least one element. */
+	/* Sizes of the vectors: min_bytes, min_bytes * factor ..., or min_bytes + step_bytes ... if step_bytes is not
+	 * 0, up to max_bytes. Each rank has at least one element. */
 	size_t min_bytes, max_bytes, step_bytes;
 	int factor;
 	int iters;  /* timed iterations; 0: as many as 200 ms allow, but at least 5 and at most CT_BENCH_MAX_ITERS */

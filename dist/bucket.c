@@ -10,6 +10,7 @@ static enum ct_status check(const struct ct_bucket_slice *slices, int n_slices)
 
 	for (int i = 0; i < n_slices; i++) {
 		const struct ct_bucket_slice *s = &slices[i];
+
 		if (s->offset < end[s->dtype] || s->n > SIZE_MAX / ct_dtype_bytes(s->dtype) - s->offset)
 			return CT_FAIL(
 				CT_BUG,
@@ -40,6 +41,7 @@ enum ct_status ct_bucket_plan(const struct ct_bucket_slice *slices, int n_slices
 	CT_TRY_ALLOC(all = CT_NEW_ARRAY(struct ct_bucket, (size_t)n_slices));
 	for (int i = 0; i < n_slices; i++) {
 		const struct ct_bucket_slice *s = &slices[i];
+
 		if (b && is_full(b, count == 1 ? first_cap_bytes : cap_bytes, s))
 			b = NULL;
 		if (!b) {

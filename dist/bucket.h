@@ -14,8 +14,8 @@ struct ct_bucket {
 	int first_slice, n_slices;
 };
 
-/* A slice of a gradient arena, and the type in which it is summed. Slices of the same type must be in ascending order and
- * must not overlap. */
+/* A slice of a gradient arena, and the type in which it is summed. Slices of the same type must be in ascending order
+ * and must not overlap. */
 struct ct_bucket_slice {
 	size_t offset, n;
 	enum ct_dtype dtype;

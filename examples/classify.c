@@ -18,6 +18,7 @@ int main(int argc, char **argv)
 	for (int i = 2; i < argc; i++) {
 		int w, h, label[3];
 		FILE *file = fopen(argv[i], "rb");
+
 		if (!file || fscanf(file, "P6 %d %d 255", &w, &h) != 2 || w < 1 || h < 1 || fgetc(file) == EOF)
 			errx(1, "%s: cannot read it as a binary PPM file", argv[i]);
 		uint8_t *rgb = calloc((size_t)w * (size_t)h, 3);

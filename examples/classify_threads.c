@@ -56,6 +56,7 @@ int main(int argc, char **argv)
 		n++;
 	for (int i = 2; i < n; i++) {
 		void *result;
+
 		failed |= pthread_join(threads[i], &result) != 0 || !result;
 	}
 	free(threads);

@@ -1,6 +1,6 @@
-/* What a weights file says about its model: how to build the graph, how to prepare images, and the names of the classes.
- * A safetensors file that ctrain writes contains this description as JSON in its metadata, under the key "ctrain"
- * (docs/FORMATS.md), so that the file alone is enough to predict. */
+/* What a weights file says about its model: how to build the graph, how to prepare images, and the names of the
+ * classes. A safetensors file that ctrain writes contains this description as JSON in its metadata, under the key
+ * "ctrain" (docs/FORMATS.md), so that the file alone is enough to predict. */
 #ifndef CT_INFER_DESCRIPTION_H
 #define CT_INFER_DESCRIPTION_H
 
@@ -12,12 +12,12 @@
 #define CT_DESCRIPTION_KEY "ctrain"
 
 struct ct_description {
-	/* The strings and arrays are owned, except the name, which is a string literal. The fields that have no effect on
-	 * a trained model (label_smoothing, zero_gamma) are not stored. */
+	/* The strings and arrays are owned, except the name, which is a string literal. The fields that have no effect
+	 * on a trained model (label_smoothing, zero_gamma) are not stored. */
 	struct ct_model_spec model;
 	/* Image files become RGB, and are resized so that the short side has `resize` pixels. Of the result, the center
-	 * is used, in the size of model.input. If the model has one channel, RGB is converted to gray. 0: the input is not
-	 * an image. */
+	 * is used, in the size of model.input. If the model has one channel, RGB is converted to gray. 0: the input is
+	 * not an image. */
 	int resize;
 	bool exif, fast; /* as in struct ct_image_opts */
 	/* Per channel: x = (pixel / 255 - mean) / std. 0 and 1 if there are more than 4 channels. */

@@ -148,10 +148,12 @@ static enum ct_status check_batch_norm(const ct_graph *g, int n)
 {
 	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
 		const struct ct_node *node = ct_graph_node(g, id);
+
 		if (node->op == CT_OP_BATCH_NORM && n == 1 && node->shape.h * node->shape.w == 1) {
 			enum ct_status st = CT_FAIL(
 				CT_CONFIG, "%s: batch norm has only one value per channel in a batch of one row",
 				node->name);
+
 			ct_error_hint("train with at least 2 samples per rank in every batch (batch.per_rank)");
 			return st;
 		}
@@ -277,8 +279,9 @@ static enum ct_status check_mix(const struct ct_batch *b, int classes)
 		return CT_FAIL(CT_BUG, "the batch has mixed rows, but not their weights");
 	for (int i = 0; i < b->n; i++) {
 		if (!(b->mix[i] >= 0 && b->mix[i] <= 1))
-			return CT_FAIL(CT_BUG, "row %d of the batch is mixed with weight %g, which is not between 0 and 1",
-				       i, (double)b->mix[i]);
+			return CT_FAIL(CT_BUG,
+				       "row %d of the batch is mixed with weight %g, which is not between 0 and 1", i,
+				       (double)b->mix[i]);
 	}
 	return check_labels(b->labels_b, b->n, classes);
 }

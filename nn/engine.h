@@ -3,7 +3,8 @@
  *   engine   a back end, opened on a device with a given number of compute threads: "onednn", or "ref" (the reference,
  *            written as plain loops)
  *   net      one model on one engine: flat arenas of parameters, gradients and buffers, in the engine's own layout
- *   program  a net compiled for a batch size N and a mode (training or evaluation); the programs of a net share its arenas
+ *   program  a net compiled for a batch size N and a mode (training or evaluation); the programs of a net share its
+ * arenas
  *
  * Work is posted. Each function that runs a program or changes an arena posts its work to the engine's stream and
  * returns. The stream runs the work in order (base/device/device.h). On the CPU device, the work is done when the
@@ -15,17 +16,17 @@
  * padded with zeros. Every optimizer keeps the padding zero. Slices are aligned to 64 bytes. They are stored in the
  * order in which the backward pass completes their gradients (the last layer first), so that a reduce bucket is a
  * contiguous range of the gradient arena. If opts.reduce_type is a 16-bit type, the slices of the weights of linear and
- * convolution layers are stored first, in this order, and those of biases and batch norms after them. The slices of nodes
- * without trainable parameters (ct_graph_freeze) are stored last, and the gradient arena ends before them. The net chooses
- * the layout for opts.batch, and all programs of the net use it. Arenas are device memory: host code reads and writes
- * them through mirrors (base/device/arena.h), ct_net_export and ct_net_import. For the CPU engines, arena elements are
- * fp32.
+ * convolution layers are stored first, in this order, and those of biases and batch norms after them. The slices of
+ * nodes without trainable parameters (ct_graph_freeze) are stored last, and the gradient arena ends before them. The
+ * net chooses the layout for opts.batch, and all programs of the net use it. Arenas are device memory: host code reads
+ * and writes them through mirrors (base/device/arena.h), ct_net_export and ct_net_import. For the CPU engines, arena
+ * elements are fp32.
  *
  * The programs of a net also share the memory of their activations. When another program runs or is created, the values
  * that a forward pass has kept for the backward pass and for ct_program_read are lost. From then on,
  * ct_program_backward fails with CT_BUG, and ct_program_read fails with CT_UNSUPPORTED. A net with several contexts
- * (opts.contexts) has such a memory for each context, and a program belongs to one context. A stage of a pipeline uses one
- * context for each micro-batch whose backward pass has not run yet.
+ * (opts.contexts) has such a memory for each context, and a program belongs to one context. A stage of a pipeline uses
+ * one context for each micro-batch whose backward pass has not run yet.
  *
  * A training step posts the step arguments (ct_net_post_step_args), then the forward pass of a batch, then the backward
  * pass. During the backward pass, grad_ready is called for each slice of gradients as soon as all work that contributes
@@ -68,9 +69,9 @@ enum ct_precision { CT_PRECISIONS(CT_CHOICE_ID) };
 #define CT_RECOMPUTES(X) X(CT_RECOMPUTE_NONE, "none") X(CT_RECOMPUTE_NORMS, "norms") X(CT_RECOMPUTE_BLOCKS, "blocks")
 enum ct_recompute { CT_RECOMPUTES(CT_CHOICE_ID) };
 
-/* How an engine chooses among several implementations of an operation. OFF: as its library suggests. ON: by measuring their time on the
- * device. AUTO: as ON, if the choice can be kept for the next run. CACHED: without measuring, but with the choices that other runs have
- * kept. The CPU engines ignore it. */
+/* How an engine chooses among several implementations of an operation. OFF: as its library suggests. ON: by measuring
+ * their time on the device. AUTO: as ON, if the choice can be kept for the next run. CACHED: without measuring, but
+ * with the choices that other runs have kept. The CPU engines ignore it. */
 #define CT_AUTOTUNES(X)           \
 	X(CT_AUTOTUNE_OFF, "off") \
 	X(CT_AUTOTUNE_CACHED, "cached") X(CT_AUTOTUNE_AUTO, "auto") X(CT_AUTOTUNE_ON, "on")
@@ -85,12 +86,12 @@ struct ct_net_opts {
 	 * which then has this number of classes. Copied. */
 	const float *class_weights;
 	int n_class_weights;
-	bool train;            /* false: no gradient arena, evaluation programs only */
-	int contexts;          /* 0: one */
-	bool input_gradient;   /* backward passes also compute the gradient of the input */
+	bool train;          /* false: no gradient arena, evaluation programs only */
+	int contexts;        /* 0: one */
+	bool input_gradient; /* backward passes also compute the gradient of the input */
 	enum ct_precision precision;
-	/* The element type in which the gradients of the weights of linear and convolution layers are summed over ranks:
-	 * CT_F32, CT_BF16 or CT_F16. Other gradients are summed in fp32. */
+	/* The element type in which the gradients of the weights of linear and convolution layers are summed over
+	 * ranks: CT_F32, CT_BF16 or CT_F16. Other gradients are summed in fp32. */
 	enum ct_dtype reduce_type;
 	enum ct_recompute recompute;
 	enum ct_autotune autotune;
@@ -117,8 +118,8 @@ struct ct_batch {
 	const float *targets;    /* [n,C], for MSE */
 	const int32_t *labels_b; /* [n] second label of mixed rows (mixup, cutmix), or NULL */
 	const float *mix;        /* [n] weight of `labels` in the loss of a row; that of labels_b is 1 - mix */
-	float *y;                /* [n,C,H,W] host memory, if the graph ends with CT_OP_OUTPUT: posted work writes the output there */
-	uint64_t first;          /* position of row 0 in the global batch; dropout masks depend on it and on the step */
+	float *y; /* [n,C,H,W] host memory, if the graph ends with CT_OP_OUTPUT: posted work writes the output there */
+	uint64_t first; /* position of row 0 in the global batch; dropout masks depend on it and on the step */
 	/* The arrays are in device memory and were checked (ct_program_check_batch) before they were copied to it. If
 	 * false, they are in memory that the host can read. */
 	bool on_device;
@@ -160,9 +161,9 @@ struct ct_slice {
 struct ct_backward_opts {
 	float scale;
 	bool accumulate; /* add to the existing gradients instead of replacing them */
-	/* [n,C,H,W], with all n rows of the program. If the graph ends with CT_OP_OUTPUT, the pass begins with dy, the gradient
-	 * of the output, and `scale` has no effect. If opts.input_gradient was set, the gradient of the input is written to
-	 * dx. Both are host memory (ct_device_host_alloc), which posted work uses. */
+	/* [n,C,H,W], with all n rows of the program. If the graph ends with CT_OP_OUTPUT, the pass begins with dy, the
+	 * gradient of the output, and `scale` has no effect. If opts.input_gradient was set, the gradient of the input
+	 * is written to dx. Both are host memory (ct_device_host_alloc), which posted work uses. */
 	const float *dy;
 	float *dx;
 	/* Called for each slice, when the work that makes the gradient of slice i final has been posted. Slices of the
@@ -177,8 +178,8 @@ struct ct_net_memory { /* bytes */
 };
 
 /* "auto" selects the first engine that is available and supports the device. Fails with CT_UNSUPPORTED if the engine is
- * unknown or unavailable, but with CT_DEVICE if the device is a GPU; the message gives the reason, and the hint lists the
- * available engines. */
+ * unknown or unavailable, but with CT_DEVICE if the device is a GPU; the message gives the reason, and the hint lists
+ * the available engines. */
 enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, ct_engine **out) CT_MUST_CHECK;
 void ct_engine_close(ct_engine *e);
 ct_stream *ct_engine_stream(const ct_engine *e);    /* owned by the engine */
@@ -205,9 +206,9 @@ ct_engine *ct_net_engine(const ct_net *net);
 enum ct_status ct_net_bind_grads(ct_net *net, ct_arena *grads) CT_MUST_CHECK;
 
 /* Lets the backward pass write the gradients of slices of opts.reduce_type, a 16-bit type, to `half` instead of to the
- * gradient arena, at the same offsets, if the engine computes them in this type. *writes is set to whether it does. half
- * is borrowed, must outlive the net, and has elements for all these slices. If *writes is true, backward passes cannot
- * accumulate (CT_BUG). Call this before the first program is created. */
+ * gradient arena, at the same offsets, if the engine computes them in this type. *writes is set to whether it does.
+ * half is borrowed, must outlive the net, and has elements for all these slices. If *writes is true, backward passes
+ * cannot accumulate (CT_BUG). Call this before the first program is created. */
 enum ct_status ct_net_bind_half(ct_net *net, ct_arena *half, bool *writes) CT_MUST_CHECK;
 
 /* Gives the programs of a mode the images that ct_batch.rows refers to. Copies *data. Fails with CT_UNSUPPORTED unless
@@ -298,16 +299,16 @@ uint64_t ct_net_programs_made(const ct_net *net);
  * the value was fused into another operation or its memory has been reused. The logits (in[0] of the loss) can always
  * be read. */
 enum ct_status ct_program_read(ct_program *p, int node, bool gradient, float *out) CT_MUST_CHECK;
-/* Read the logits without waiting. ct_program_post_logits posts a copy of the logits of the last forward pass to `host`,
- * memory of ct_program_logits_bytes from ct_device_host_alloc. When the posted work has finished, ct_program_take_logits
- * converts the copy of a pass over `rows` rows to fp32 [rows,C,H,W]. ct_program_logits_bytes returns 0 if the engine cannot
- * do this. */
+/* Read the logits without waiting. ct_program_post_logits posts a copy of the logits of the last forward pass to
+ * `host`, memory of ct_program_logits_bytes from ct_device_host_alloc. When the posted work has finished,
+ * ct_program_take_logits converts the copy of a pass over `rows` rows to fp32 [rows,C,H,W]. ct_program_logits_bytes
+ * returns 0 if the engine cannot do this. */
 size_t ct_program_logits_bytes(const ct_program *p);
 enum ct_status ct_program_post_logits(ct_program *p, void *host) CT_MUST_CHECK;
 void ct_program_take_logits(const ct_program *p, int rows, const void *host, float *out);
 /* ct_program_profile turns profiling on or off and resets the times. ct_program_times gets the total seconds that the
- * forward and the backward pass of a node have taken since the last reset. It fails with CT_BUG if profiling is off. On an
- * asynchronous device, it waits for the posted work. While profiling is on, passes must not be recorded. */
+ * forward and the backward pass of a node have taken since the last reset. It fails with CT_BUG if profiling is off. On
+ * an asynchronous device, it waits for the posted work. While profiling is on, passes must not be recorded. */
 void ct_program_profile(ct_program *p, bool on);
 /* A part of a pass, in the time of ct_now_ns. */
 struct ct_program_span {
@@ -316,8 +317,8 @@ struct ct_program_span {
 	int64_t begin_ns, end_ns;
 };
 /* While profiling is on, passes each part of a pass to fn, in order: on the CPU when it has run, and on an asynchronous
- * device in the next call of ct_program_times or ct_program_forward. There, a pass is taken to begin when it is posted, so
- * wait for a pass before you post the next one. NULL: none. */
+ * device in the next call of ct_program_times or ct_program_forward. There, a pass is taken to begin when it is posted,
+ * so wait for a pass before you post the next one. NULL: none. */
 void ct_program_trace(ct_program *p, void (*fn)(void *user, const struct ct_program_span *span), void *user);
 bool ct_program_is_profiled(const ct_program *p);
 enum ct_status ct_program_times(ct_program *p, int node, double *forward_s, double *backward_s) CT_MUST_CHECK;

@@ -21,8 +21,8 @@ struct ct_arena_ops {
 	enum ct_status (*update)(ct_net *net, const struct ct_update *u);
 	/* (optional) Called when an update has been posted, on its own or as part of a recording. */
 	void (*updated)(ct_net *net);
-	/* average = decay * average + (1 - decay) * x, for n elements of both arenas from `first` on; does nothing after
-	 * updates have stopped (ct_net_state.stopped) */
+	/* average = decay * average + (1 - decay) * x, for n elements of both arenas from `first` on; does nothing
+	 * after updates have stopped (ct_net_state.stopped) */
 	enum ct_status (*average)(ct_net *net, const struct ct_span *average, const ct_arena *x, double decay);
 	enum ct_status (*swap)(ct_net *net, ct_arena *a, ct_arena *b);
 	/* Copies the loss in ct_net_state.metrics to *loss, which is in device memory, and resets the metrics. */
@@ -55,14 +55,14 @@ struct ct_engine_ops {
 	/* Posts the forward pass, which adds the metrics of the rows to *m in device memory. */
 	enum ct_status (*forward)(ct_program *p, const struct ct_batch *b, struct ct_metrics *m);
 	/* Posts the backward pass, which writes the gradients to `grads`, node by node. `grads` is net->grads or,
-	 * when accumulating, net->scratch_grads. It has no slices for nodes of which ct_graph_trains is false. Calls ct__net_slice_done(net, opts, i) for each slice, as soon as it
-	 * is final. */
+	 * when accumulating, net->scratch_grads. It has no slices for nodes of which ct_graph_trains is false. Calls
+	 * ct__net_slice_done(net, opts, i) for each slice, as soon as it is final. */
 	enum ct_status (*backward)(ct_program *p, const struct ct_backward_opts *opts, ct_arena *grads);
 	/* Copies the value or the gradient of a node, for the p->rows rows of the last forward pass, to `out`. Called
 	 * when the posted work has finished. */
 	enum ct_status (*read)(ct_program *p, int node, bool gradient, float *out);
-	/* (optional, all or none) [default: only `read`] ct_program_logits_bytes and the functions that belong to it. `node`
-	 * has the logits. */
+	/* (optional, all or none) [default: only `read`] ct_program_logits_bytes and the functions that belong to it.
+	 * `node` has the logits. */
 	size_t (*logits_bytes)(const ct_program *p, int node);
 	enum ct_status (*post_logits)(ct_program *p, int node, void *host);
 	void (*take_logits)(const ct_program *p, int node, int rows, const void *host, float *out);
@@ -80,7 +80,7 @@ struct ct_engine_ops {
 	/* (optional) [default: false] Returns whether backward can write the gradients of slices of opts.reduce_type to
 	 * net->half. */
 	bool (*writes_half)(const ct_net *net);
-	bool stages;  /* supports CT_OP_OUTPUT, net->opts.input_gradient, and several contexts */
+	bool stages; /* supports CT_OP_OUTPUT, net->opts.input_gradient, and several contexts */
 	/* (optional) [default: host functions posted to the stream, nn/optim/arena_ops.c] */
 	const struct ct_arena_ops *arenas;
 	/* (optional) [default: the CPU only] Returns whether the engine supports devices of this kind. */
@@ -115,13 +115,13 @@ struct ct_net {
 	const ct_graph *graph;
 	struct ct_net_opts opts;
 	struct ct_net_data data[2]; /* for programs of each mode; samples is NULL if none is bound */
-	size_t *elems; /* [n_params] padded element counts, set by the engine */
+	size_t *elems;              /* [n_params] padded element counts, set by the engine */
 	int n_slices;
 	struct ct_slice *slices; /* in the order of the arena */
 	int *slice_of;           /* [n_params] -> slice */
 	size_t arena_elems, buffer_elems;
-	int n_trained;     /* the first slices, which have gradients */
-	size_t grad_elems; /* of the gradient arena, which contains only these */
+	int n_trained;         /* the first slices, which have gradients */
+	size_t grad_elems;     /* of the gradient arena, which contains only these */
 	size_t *buffer_offset; /* [n_buffers] */
 	ct_arena *params, *grads, *buffers;
 	ct_arena *class_weights; /* opts.class_weights in device memory, or NULL */
@@ -166,8 +166,8 @@ static inline const float *ct__program_class_weights(const ct_program *p)
 enum ct_status ct__net_set_loss_scale(ct_net *net, const struct ct_loss_scale *scale) CT_MUST_CHECK;
 /* Creates net->scratch_grads if it does not exist. */
 enum ct_status ct__net_need_scratch(ct_net *net) CT_MUST_CHECK;
-/* If opts->accumulate is set, adds the slice of the scratch arena to the gradients; then calls grad_ready. Does nothing for a
- * slice without gradients. */
+/* If opts->accumulate is set, adds the slice of the scratch arena to the gradients; then calls grad_ready. Does nothing
+ * for a slice without gradients. */
 enum ct_status ct__net_slice_done(ct_net *net, const struct ct_backward_opts *opts, int slice) CT_MUST_CHECK;
 
 /* What the module of an engine exports. */

@@ -68,6 +68,7 @@ static enum ct_status init_params(ct_net *net, enum ct_init init, uint64_t seed,
 		const struct ct_param *p = ct_graph_param(g, i);
 		uint64_t key = ct_hash64(p->name, strlen(p->name));
 		struct ct_rng r;
+
 		ct_rng_init(&r, seed, CT_RNG_INIT, (uint32_t)key, (uint32_t)(key >> 32));
 		fill(p, ct_graph_node(g, p->node), init, &r, logical);
 		CT_TRY_GOTO(ct_net_import(net, &m, i, logical), st, fail);
@@ -86,6 +87,7 @@ static enum ct_status init_buffers(ct_net *net, enum ct_init init)
 	CT_TRY(ct_mirror_open(net->buffers, CT_MIRROR_WRITE, net->engine->stream, &m));
 	for (int i = 0; i < ct_graph_n_buffers(g); i++) {
 		const struct ct_param *p = ct_graph_buffer(g, i);
+
 		fill(p, ct_graph_node(g, p->node), init, NULL, (float *)m.data + net->buffer_offset[i]);
 	}
 	return ct_mirror_close(&m);
@@ -99,6 +101,7 @@ enum ct_status ct_net_init(ct_net *net, enum ct_init init, uint64_t seed)
 
 	for (int i = 0; i < ct_graph_n_params(g); i++) {
 		size_t n = ct_graph_param(g, i)->n;
+
 		largest = n > largest ? n : largest;
 	}
 	CT_TRY_ALLOC(logical = CT_NEW_ARRAY(float, largest));

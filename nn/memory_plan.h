@@ -1,5 +1,6 @@
-/* Placement of the buffers of a program in one block of memory. A program is a list of tasks that run one after the other. A
- * buffer is live from the first to the last task that uses it; buffers that are live at the same time do not overlap. */
+/* Placement of the buffers of a program in one block of memory. A program is a list of tasks that run one after the
+ * other. A buffer is live from the first to the last task that uses it; buffers that are live at the same time do not
+ * overlap. */
 #ifndef CT_NN_MEMORY_PLAN_H
 #define CT_NN_MEMORY_PLAN_H
 

@@ -154,8 +154,9 @@ static enum ct_status check_stage(const ct_engine *e, const ct_graph *g, const s
 		return CT_FAIL(CT_UNSUPPORTED, "the engine \"%s\" cannot compute the stages of a pipeline",
 			       e->ops->name);
 	if (stage && o->precision == CT_PRECISION_FP16)
-		return CT_FAIL_HINT(CT_UNSUPPORTED, "use precision bf16",
-				    "a pipeline cannot compute in precision fp16: its stages would have different loss scales");
+		return CT_FAIL_HINT(
+			CT_UNSUPPORTED, "use precision bf16",
+			"a pipeline cannot compute in precision fp16: its stages would have different loss scales");
 	return CT_OK;
 }
 
@@ -252,6 +253,7 @@ enum ct_status ct__net_slice_done(ct_net *net, const struct ct_backward_opts *op
 	if (opts->accumulate) {
 		const struct ct_slice *s = &net->slices[slice];
 		const struct ct_span sum = {net->grads, s->offset, s->n}, part = {net->scratch_grads, s->offset, s->n};
+
 		CT_TRY(net->engine->arenas->add(net, &sum, &part));
 	}
 	return opts->grad_ready ? opts->grad_ready(opts->user, slice) : CT_OK;

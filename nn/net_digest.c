@@ -32,6 +32,7 @@ static enum ct_status hash(const ct_graph *g, values_fn get, const void *user, c
 	CT_TRY_ALLOC(order = CT_NEW_ARRAY(struct named, n));
 	for (size_t i = 0; i < n; i++) {
 		const struct ct_param *p = ct_graph_param(g, (int)i);
+
 		order[i] = (struct named){p->name, (int)i};
 		largest = p->n > largest ? p->n : largest;
 	}
@@ -41,6 +42,7 @@ static enum ct_status hash(const ct_graph *g, values_fn get, const void *user, c
 		st = CT_OK;
 	for (size_t i = 0; i < n && st == CT_OK; i++) {
 		const float *values = scratch;
+
 		st = get(user, order[i].param, scratch, &values);
 		if (st == CT_OK)
 			ct_sha256_update(&h, values, ct_graph_param(g, order[i].param)->n * sizeof(float));
@@ -107,6 +109,7 @@ void ct_net_layout_digest(const ct_net *net, char hex[65])
 	ct_sha256_update(&h, text, (size_t)len);
 	for (int i = 0; i < net->n_slices; i++) {
 		const struct ct_slice *s = &net->slices[i];
+
 		layout[0] = '\0';
 		if (net->engine->ops->layout)
 			net->engine->ops->layout(net, s->param, layout, sizeof(layout));

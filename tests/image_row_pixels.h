@@ -6,8 +6,8 @@
 
 #include "base/image_row.h"
 
-static inline int image_view_pixel(const struct ct_image_view *v, const uint8_t *samples, const uint8_t *fill, int h, int w,
-				   int c, int x, int y, int k)
+static inline int image_view_pixel(const struct ct_image_view *v, const uint8_t *samples, const uint8_t *fill, int h,
+				   int w, int c, int x, int y, int k)
 {
 	int sx = (v->flip ? w - 1 - x : x) + v->dx, sy = y + v->dy;
 
@@ -19,8 +19,8 @@ static inline int image_view_pixel(const struct ct_image_view *v, const uint8_t 
 }
 
 /* out [h,w,c] */
-static inline void image_row_pixels(const struct ct_image_row *r, const uint8_t *samples, const uint8_t *fill, int h, int w,
-				    int c, uint8_t *out)
+static inline void image_row_pixels(const struct ct_image_row *r, const uint8_t *samples, const uint8_t *fill, int h,
+				    int w, int c, uint8_t *out)
 {
 	for (int y = 0; y < h; y++)
 		for (int x = 0; x < w; x++)

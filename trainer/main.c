@@ -16,8 +16,8 @@
 
 #define FINISH_NS (5 * CT_SEC) /* how long the final message waits for a reader that has stopped reading */
 
-/* Prints the message and the hint, which may contain bytes of a user's file. At debug level, also prints where the error
- * was set. */
+/* Prints the message and the hint, which may contain bytes of a user's file. At debug level, also prints where the
+ * error was set. */
 static void report(void)
 {
 	struct ct_str out = {0};
@@ -63,7 +63,8 @@ int main(int argc, char **argv)
 		ct_cli_set_log(&cli);
 	if (st == CT_OK && cli.command->run)
 		st = cli.command->run(&cli);
-	/* A worker of our launcher passes its message to the launcher, which prints that of the first rank that failed. */
+	/* A worker of our launcher passes its message to the launcher, which prints that of the first rank that failed.
+	 */
 	if (st < 0 && !ct_launched_deliver_error(st))
 		report();
 	ct_cli_release(&cli);

@@ -168,15 +168,16 @@ enum ct_status ct_stream_create(ct_device *d, bool high_priority, ct_stream **ou
 void ct_stream_destroy(ct_stream *s);
 ct_device *ct_stream_device(const ct_stream *s);
 /* Stores the name of the work that is being posted to s. A GPU reports only at a later call that some work has failed,
- * and then the message lists the names of the work that was posted after the last wait. The string is borrowed until the
- * next call; NULL: none. */
+ * and then the message lists the names of the work that was posted after the last wait. The string is borrowed until
+ * the next call; NULL: none. */
 void ct_stream_note(ct_stream *s, const char *work);
 enum ct_status ct_stream_sync(ct_stream *s, int64_t deadline_ns) CT_MUST_CHECK;
 /* Work that is posted to s after this call runs only after the work that preceded the latest ct_event_record of e is
  * done. The host does not wait. e must not be timed. */
 enum ct_status ct_stream_wait_event(ct_stream *s, ct_event *e) CT_MUST_CHECK;
-/* Posts a call of fn with a copy of args. bytes is at most CT_STREAM_ARGS_MAX; on a GPU, equal bytes mean the same call,
- * so padding must be zero. Fails with CT_UNSUPPORTED if the device cannot run functions. On the CPU device, fn is called until it has finished, and its status is returned. */
+/* Posts a call of fn with a copy of args. bytes is at most CT_STREAM_ARGS_MAX; on a GPU, equal bytes mean the same
+ * call, so padding must be zero. Fails with CT_UNSUPPORTED if the device cannot run functions. On the CPU device, fn is
+ * called until it has finished, and its status is returned. */
 enum ct_status ct_stream_run(ct_stream *s, ct_stream_fn fn, const void *args, size_t bytes) CT_MUST_CHECK;
 
 /* An event has one of two purposes, and any other use fails with CT_BUG. If timed is false, the event orders streams
@@ -203,8 +204,8 @@ enum ct_status ct_recording_end(ct_stream *s, ct_recording **out) CT_MUST_CHECK;
  * is posted to s later. Posts of the same recording run one after the other. The memory that the recorded work uses
  * must still be valid. */
 enum ct_status ct_recording_post(ct_recording *r, ct_stream *s) CT_MUST_CHECK;
-/* Destroys the recording. Posts that are not done continue, and still use the memory and the events. A GPU does not make
- * the host wait for them. NULL is allowed. */
+/* Destroys the recording. Posts that are not done continue, and still use the memory and the events. A GPU does not
+ * make the host wait for them. NULL is allowed. */
 void ct_recording_destroy(ct_recording *r);
 
 /* Gets the i-th kind of device, for `ctrain info`: first the registered kinds, then the kinds that only other builds

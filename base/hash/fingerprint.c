@@ -10,8 +10,8 @@ uint64_t ct_fingerprint_mix(uint64_t a, uint64_t b)
 	return a ^ a >> 32;
 }
 
-/* For a given word, the new value of a lane is a bijective function of the old one, and vice versa. Therefore a change of
- * one word is never lost. */
+/* For a given word, the new value of a lane is a bijective function of the old one, and vice versa. Therefore a change
+ * of one word is never lost. */
 static uint32_t step(uint32_t lane, uint32_t word)
 {
 	return (lane << 7 | lane >> 25) + word;

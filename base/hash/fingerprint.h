@@ -1,5 +1,6 @@
-/* A fast 64-bit fingerprint of memory, for comparisons between ranks: any change of a single 32-bit word changes it, and
- * other changes do so with a probability of about 1 - 2^-32. It is not cryptographic. Reads at the speed of memory. */
+/* A fast 64-bit fingerprint of memory, for comparisons between ranks: any change of a single 32-bit word changes it,
+ * and other changes do so with a probability of about 1 - 2^-32. It is not cryptographic. Reads at the speed of memory.
+ */
 #ifndef CT_BASE_HASH_FINGERPRINT_H
 #define CT_BASE_HASH_FINGERPRINT_H
 

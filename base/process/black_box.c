@@ -134,6 +134,7 @@ const char *ct_doing_text(int64_t doing)
 {
 #define CT_DOING_TEXT(id, text) text,
 	static const char *const texts[] = {CT_DOINGS(CT_DOING_TEXT)};
+
 #undef CT_DOING_TEXT
 
 	return doing >= 0 && doing < (int64_t)CT_ARRAY_LEN(texts) ? texts[doing] : "?";

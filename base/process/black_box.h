@@ -1,6 +1,6 @@
-/* The black box: memory in which a process stores what it is doing, for the report after a failure. The launcher creates
- * it, so it outlives the process: even a process that was killed by SIGKILL leaves its phase, the activities of its
- * loader threads, and its flight records (dist/comm/comm.h). Storing costs a few writes to memory.
+/* The black box: memory in which a process stores what it is doing, for the report after a failure. The launcher
+ * creates it, so it outlives the process: even a process that was killed by SIGKILL leaves its phase, the activities of
+ * its loader threads, and its flight records (dist/comm/comm.h). Storing costs a few writes to memory.
  *
  * A process has at most one black box. Without one (in unit tests and benchmarks), the functions that store do
  * nothing. */
@@ -47,8 +47,8 @@ struct ct_black_box {
 /* For launchers: creates a black box. Other processes can join it through the path /proc/PID/fd/FD. */
 enum ct_status ct_black_box_create(int *fd, struct ct_black_box **out) CT_MUST_CHECK;
 void ct_black_box_destroy(int fd, struct ct_black_box *b); /* -1 and NULL are allowed */
-/* Makes the box at this path that of the process. If path is NULL, or the box cannot be opened, private memory takes its
- * place. Call it before threads are started. */
+/* Makes the box at this path that of the process. If path is NULL, or the box cannot be opened, private memory takes
+ * its place. Call it before threads are started. */
 void ct_black_box_join(const char *path);
 /* Returns the box of this process, or NULL. */
 const struct ct_black_box *ct_black_box_own(void);

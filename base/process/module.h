@@ -24,7 +24,8 @@ struct ct_module_head {
  * searched, or states why the module cannot be loaded (for example, because it is from another build). */
 enum ct_status ct_module_open(const char *name, const char *symbol, const void **out) CT_MUST_CHECK;
 /* Does the same, but first searches the directories that `path` lists ("DIR:DIR"; NULL: none). */
-enum ct_status ct_module_open_in(const char *path, const char *name, const char *symbol, const void **out) CT_MUST_CHECK;
+enum ct_status ct_module_open_in(const char *path, const char *name, const char *symbol,
+				 const void **out) CT_MUST_CHECK;
 
 /* Loads the library `name` ("libcudart.so.13"), so that the dynamic linker uses it for modules that depend on it. The
  * library is loaded from the first directory in `path` that contains it, else from the search path of the dynamic

@@ -7,7 +7,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-/* Relative to the program: installed, or in build/, build/PRESET or (tests) build/PRESET/tests/NAME of a source tree. */
+/* Relative to the program: installed, or in build/, build/PRESET or (tests) build/PRESET/tests/NAME of a source tree.
+ */
 static const char *const places[] = {"../share/ctrain", "..", "../..", "../../../.."};
 
 char *ct_program_dir(void)

@@ -47,8 +47,8 @@ static int set_attributes(posix_spawnattr_t *attr, pid_t group)
 	if (rc == 0)
 		rc = posix_spawnattr_setpgroup(attr, group);
 	if (rc == 0)
-		rc = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-							    POSIX_SPAWN_SETPGROUP);
+		rc = posix_spawnattr_setflags(attr,
+					      POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 	return rc;
 }
 

@@ -7,8 +7,8 @@
 
 /* Returns true if fd is a terminal that can move the cursor, which TERM=dumb cannot. */
 bool ct_terminal_is_live(int fd);
-/* Returns true if output to fd may contain colors: if fd is a live terminal, or if FORCE_COLOR or CLICOLOR_FORCE is set.
- * NO_COLOR takes precedence (no-color.org). */
+/* Returns true if output to fd may contain colors: if fd is a live terminal, or if FORCE_COLOR or CLICOLOR_FORCE is
+ * set. NO_COLOR takes precedence (no-color.org). */
 bool ct_terminal_has_colors(int fd);
 /* Returns true if the locale (LC_ALL, LC_CTYPE, LANG) uses UTF-8. */
 bool ct_terminal_is_utf8(void);

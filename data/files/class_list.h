@@ -20,8 +20,9 @@ enum ct_status ct_class_list_parse(const char *text, size_t n, const char *path,
 				   struct ct_class_list *out) CT_MUST_CHECK;
 /* Creates a list of classes whose display names are equal to their ids. Copies the ids. */
 enum ct_status ct_class_list_from_ids(char *const *ids, int n, struct ct_class_list *out) CT_MUST_CHECK;
-/* Creates a list of the distinct ids, in strcmp order or, if they are decimal numbers without leading zeros, in the order of
- * these numbers. Reorders `ids`. Fails with CT_DATA if there are too many distinct ids; the message contains `path`. */
+/* Creates a list of the distinct ids, in strcmp order or, if they are decimal numbers without leading zeros, in the
+ * order of these numbers. Reorders `ids`. Fails with CT_DATA if there are too many distinct ids; the message contains
+ * `path`. */
 enum ct_status ct_class_list_collect(char **ids, size_t n, bool numbers, const char *path,
 				     struct ct_class_list *out) CT_MUST_CHECK;
 void ct_class_list_release(struct ct_class_list *c);

@@ -29,7 +29,8 @@ enum ct_status ct_csv_init(struct ct_csv *r, char *text, size_t len, const char 
 {
 	*r = (struct ct_csv){.path = path, .at = text, .next_line = 1};
 	if (memchr(text, '\0', len) || !ct_utf8_valid(text, len))
-		return CT_FAIL_HINT(CT_DATA, "save it with the encoding UTF-8; spreadsheets call this format \"CSV UTF-8\"",
+		return CT_FAIL_HINT(CT_DATA,
+				    "save it with the encoding UTF-8; spreadsheets call this format \"CSV UTF-8\"",
 				    "%s is not a text file in UTF-8", path);
 	if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
 		r->at += 3;
@@ -61,7 +62,8 @@ static bool is_whitespace(const struct ct_csv *r, char c)
 	return c == ' ' || (c == '\t' && r->delimiter != '\t');
 }
 
-/* Removes the quotes of the field at r->at, and returns its end. r->at is set to the character after the closing quote. */
+/* Removes the quotes of the field at r->at, and returns its end. r->at is set to the character after the closing quote.
+ */
 static enum ct_status read_quoted(struct ct_csv *r, char **end)
 {
 	char *to = r->at, *from = r->at + 1;
@@ -69,8 +71,8 @@ static enum ct_status read_quoted(struct ct_csv *r, char **end)
 	for (;; from++) {
 		r->in_quotes = *from == '\0';
 		if (r->in_quotes)
-			return CT_FAIL_HINT(CT_DATA, "inside of quotes, \"\" is a quote", "%s:%u: a quoted field has no closing quote",
-					    r->path, r->line);
+			return CT_FAIL_HINT(CT_DATA, "inside of quotes, \"\" is a quote",
+					    "%s:%u: a quoted field has no closing quote", r->path, r->line);
 		if (*from == '"' && *++from != '"')
 			break;
 		r->next_line += *from == '\n' || (*from == '\r' && from[1] != '\n');
@@ -82,8 +84,8 @@ static enum ct_status read_quoted(struct ct_csv *r, char **end)
 		r->at++;
 	if (*r->at && *r->at != r->delimiter && !strchr("\r\n", *r->at))
 		return CT_FAIL_HINT(CT_DATA, "inside of quotes, \"\" is a quote",
-				    "%s:%u: a quoted field is followed by other characters than \"%s\"", r->path, r->line,
-				    r->delimiter == '\t' ? "TAB" : (char[]){r->delimiter, '\0'});
+				    "%s:%u: a quoted field is followed by other characters than \"%s\"", r->path,
+				    r->line, r->delimiter == '\t' ? "TAB" : (char[]){r->delimiter, '\0'});
 	return CT_OK;
 }
 

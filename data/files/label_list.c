@@ -99,17 +99,19 @@ static enum ct_status unknown_column(const struct reader *r, int k, const char *
 	add_columns(r, &names);
 	CT_TRY(ct_str_status(&names));
 	if (name) {
-		(void)CT_FAIL(CT_DATA, "%s:%u: there is no column \"%s\"; the columns are %s", r->csv.path, r->csv.line, name,
-			      names.s);
+		(void)CT_FAIL(CT_DATA, "%s:%u: there is no column \"%s\"; the columns are %s", r->csv.path, r->csv.line,
+			      name, names.s);
 		near = ct_suggest(name, (const char *const *)r->csv.fields, r->csv.n);
 		ct_error_hint("set %s to the name of the column with %s%s%.60s%s", keys[k], contents[k],
 			      near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 	} else {
-		(void)CT_FAIL(CT_DATA, "%s:%u: no column has one of the usual names of the column with %s; the columns are %s",
+		(void)CT_FAIL(CT_DATA,
+			      "%s:%u: no column has one of the usual names of the column with %s; the columns are %s",
 			      r->csv.path, r->csv.line, contents[k], names.s);
-		ct_error_hint("set %s to its name; if the first line does not contain the names of the columns, insert a line "
-			      "such as \"image,label\"",
-			      keys[k]);
+		ct_error_hint(
+			"set %s to its name; if the first line does not contain the names of the columns, insert a line "
+			"such as \"image,label\"",
+			keys[k]);
 	}
 	ct_str_release(&names);
 	return CT_DATA;
@@ -154,8 +156,8 @@ static enum ct_status find_columns(struct reader *r, const struct ct_label_colum
 			return unknown_column(r, k, NULL);
 	}
 	if (r->column[IMAGE] == r->column[LABEL])
-		return CT_FAIL(CT_DATA, "%s:%u: the column \"%s\" cannot contain both the images and the classes", r->csv.path,
-			       r->csv.line, r->csv.fields[r->column[IMAGE]]);
+		return CT_FAIL(CT_DATA, "%s:%u: the column \"%s\" cannot contain both the images and the classes",
+			       r->csv.path, r->csv.line, r->csv.fields[r->column[IMAGE]]);
 	r->n_columns = r->csv.n;
 	l->has_columns = true;
 	l->image = r->csv.fields[r->column[IMAGE]];
@@ -197,8 +199,10 @@ static enum ct_status take_image(const struct reader *r, struct ct_label_row *ro
 	row->image = r->csv.fields[r->column[IMAGE]];
 	ct_name_escape(row->image, strlen(row->image), shown, sizeof(shown));
 	if (!clean_path(row->image))
-		return CT_FAIL_HINT(CT_DATA, "write paths that are relative to the directory of the images (data.train), without ..",
-				    "%s:%u: \"%s\" is outside of the directory of the images", r->csv.path, r->csv.line, shown);
+		return CT_FAIL_HINT(
+			CT_DATA,
+			"write paths that are relative to the directory of the images (data.train), without ..",
+			"%s:%u: \"%s\" is outside of the directory of the images", r->csv.path, r->csv.line, shown);
 	if (row->image[0] == '\0')
 		return CT_FAIL_HINT(CT_DATA, "fill in the name of the image, or remove the line",
 				    "%s:%u: the column \"%s\" is empty", r->csv.path, r->csv.line, r->list->image);
@@ -207,7 +211,8 @@ static enum ct_status take_image(const struct reader *r, struct ct_label_row *ro
 
 static enum ct_status take_part(const struct reader *r, struct ct_label_row *row)
 {
-	static const char *const words[CT_LABEL_PARTS] = {"train training", "val valid validation eval dev", "test testing"};
+	static const char *const words[CT_LABEL_PARTS] = {"train training", "val valid validation eval dev",
+							  "test testing"};
 	const char *field = r->column[SPLIT] == NONE ? "train" : r->csv.fields[r->column[SPLIT]];
 	char lower[16] = "", shown[80];
 
@@ -353,8 +358,8 @@ static enum ct_status read_start(const char *path, char **text, size_t *len, boo
 	return CT_OK;
 }
 
-enum ct_status ct_label_list_load_start(const char *path, const struct ct_label_columns *columns, struct ct_label_list *out,
-					bool *all)
+enum ct_status ct_label_list_load_start(const char *path, const struct ct_label_columns *columns,
+					struct ct_label_list *out, bool *all)
 {
 	char *text;
 	size_t len;

@@ -24,6 +24,7 @@ static enum ct_status fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *bu
 	char *bytes = NULL;
 	size_t n = 0;
 	enum ct_status st = ct_file_read(f->paths[i], MAX_FILE_BYTES, &bytes, &n);
+
 	if (st == CT_NOT_FOUND || st == CT_IO) /* an error of this file only */
 		st = CT_FAIL(CT_DATA, "%s", ct_error_message());
 	CT_TRY(st);
@@ -41,6 +42,7 @@ static enum ct_status fetch(const ct_dataset *d, uint32_t i, struct ct_bytes *bu
 static void describe(const ct_dataset *d, uint32_t i, char *text, size_t len)
 {
 	const char *path = ((const struct files_set *)d)->paths[i];
+
 	ct_name_escape(path, strlen(path), text, len);
 }
 
@@ -51,6 +53,7 @@ enum ct_status ct_dataset_open_files(const char *like, char *const *paths, uint3
 {
 	const struct ct_dataset_kind *known = ct__dataset_kind_find(like);
 	struct files_set *f;
+
 	if (!known)
 		return CT_FAIL(CT_CONFIG, "unknown data set \"%s\"", like);
 	struct ct_dataset_kind kind = *known;

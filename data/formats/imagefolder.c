@@ -1,6 +1,6 @@
 /* Image directories: one sub-directory of images per class. Class i is the i-th name in strcmp order (as in
- * torchvision's ImageFolder), or as given by a class list. Instead, the labels may be in a CSV file (spec->labels), or, in a
- * flat directory, in a file val.txt or labels.txt with lines "FILE LABEL" or "FILE WNID". */
+ * torchvision's ImageFolder), or as given by a class list. Instead, the labels may be in a CSV file (spec->labels), or,
+ * in a flat directory, in a file val.txt or labels.txt with lines "FILE LABEL" or "FILE WNID". */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -73,7 +73,8 @@ static void warn(const char *root, size_t n, uint32_t n_empty, const char *empty
 }
 
 /* Concatenates the images of all directories. */
-static enum ct_status join_found(struct directory_set *s, const struct class_directories *x, const int *labels, bool quiet)
+static enum ct_status join_found(struct directory_set *s, const struct class_directories *x, const int *labels,
+				 bool quiet)
 {
 	uint64_t n = 0, others = 0;
 	uint32_t k = 0, n_empty = 0;
@@ -269,7 +270,8 @@ static enum ct_status open_root(struct directory_set *s, const struct ct_dataset
 	if (spec->labels)
 		ct_error_hint("data.%s is the directory of the images that %s lists", half, spec->labels);
 	else if (!ct_file_exists(dir))
-		ct_error_hint("data.dir is the directory with the images; relative paths begin at the current directory");
+		ct_error_hint(
+			"data.dir is the directory with the images; relative paths begin at the current directory");
 	else if (spec->val_fraction > 0)
 		ct_error_hint("data.train=. reads the class directories that are in data.dir itself");
 	else

@@ -39,8 +39,8 @@ enum ct_status ct__folder_classes_load(const struct ct_dataset_spec *spec, struc
 	return st;
 }
 
-/* Uses the class directories of the training data as the class list, so that the evaluation data need not have images of
- * every class. Does nothing if there are none. */
+/* Uses the class directories of the training data as the class list, so that the evaluation data need not have images
+ * of every class. Does nothing if there are none. */
 static enum ct_status classes_of_training(struct labeling *s, const struct ct_dataset_spec *spec)
 {
 	enum ct_status st;
@@ -65,8 +65,7 @@ static enum ct_status classes_of_training(struct labeling *s, const struct ct_da
 	return st;
 }
 
-static enum ct_status unknown_class(const struct labeling *s, const struct ct_dataset_spec *spec,
-				    const char *directory)
+static enum ct_status unknown_class(const struct labeling *s, const struct ct_dataset_spec *spec, const char *directory)
 {
 	char shown[80];
 

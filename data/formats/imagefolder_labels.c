@@ -70,23 +70,23 @@ static uint32_t first_at(const struct labeling *s, const char *stem, size_t n)
 	return lo;
 }
 
-/* Returns the number of the images that a row names, by their path with or without the suffix, and the last one. *image is
- * NONE if there is none. */
+/* Returns the number of the images that a row names, by their path with or without the suffix, and the last one. *image
+ * is NONE if there is none. */
 static uint32_t find_images(const struct labeling *s, const struct ct_label_row *row, uint32_t *image)
 {
 	const size_t len = strlen(row->image), stem = stem_of(row->image);
 	uint32_t i, n = 0;
 
 	*image = NONE;
-	for (i = first_at(s, row->image, stem); i < s->n && s->entries[i].stem == stem &&
-						memcmp(s->entries[i].path, row->image, stem) == 0; i++) {
+	for (i = first_at(s, row->image, stem);
+	     i < s->n && s->entries[i].stem == stem && memcmp(s->entries[i].path, row->image, stem) == 0; i++) {
 		if (strcmp(s->entries[i].path, row->image) == 0) {
 			*image = s->entries[i].image;
 			return 1;
 		}
 	}
-	for (i = first_at(s, row->image, len); i < s->n && s->entries[i].stem == len &&
-					       memcmp(s->entries[i].path, row->image, len) == 0; i++) {
+	for (i = first_at(s, row->image, len);
+	     i < s->n && s->entries[i].stem == len && memcmp(s->entries[i].path, row->image, len) == 0; i++) {
 		*image = s->entries[i].image;
 		n++;
 	}
@@ -100,8 +100,8 @@ static enum ct_status find_image(const struct labeling *s, const struct ct_label
 
 	if (n < 2)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_DATA, "write the suffix", "%s:%u: there are %u images with the name \"%s\" in %s", s->file,
-			    row->line, n, row->image, s->root);
+	return CT_FAIL_HINT(CT_DATA, "write the suffix", "%s:%u: there are %u images with the name \"%s\" in %s",
+			    s->file, row->line, n, row->image, s->root);
 }
 
 /* Returns the path of an image whose name, without directories and suffix, is that of the row; or NULL. */
@@ -125,8 +125,8 @@ static void hint_directory(const struct labeling *s, const struct ct_label_row *
 	const char *train = s->spec->path && strcmp(s->spec->path, ".") != 0 ? s->spec->path : "";
 
 	if (prefix > 1 && found[prefix - 1] == '/' && memcmp(found + prefix, row->image, tail) == 0)
-		ct_error_hint("%.200s exists; if the names are relative to its directory, set data.train=%s%s%.*s", found, train,
-			      train[0] ? "/" : "", (int)prefix - 1, found);
+		ct_error_hint("%.200s exists; if the names are relative to its directory, set data.train=%s%s%.*s",
+			      found, train, train[0] ? "/" : "", (int)prefix - 1, found);
 	else
 		ct_error_hint("%.200s exists; data.train must be the directory to which the names are relative", found);
 }
@@ -145,15 +145,17 @@ static enum ct_status missing_image(const struct labeling *s, const struct ct_la
 	ct_free(path);
 	CT_TRY(ct_image_dir_scan(s->root, "", true, &all));
 	elsewhere = find_elsewhere(&all, row);
-	(void)CT_FAIL(CT_DATA, exists ? "%s:%u: \"%s\" in %s is not a .jpg, .jpeg or .png file (%u of %zu rows have no image)"
-				      : "%s:%u: there is no image \"%s\" in %s (%u of %zu rows have no image)",
+	(void)CT_FAIL(CT_DATA,
+		      exists ? "%s:%u: \"%s\" in %s is not a .jpg, .jpeg or .png file (%u of %zu rows have no image)"
+			     : "%s:%u: there is no image \"%s\" in %s (%u of %zu rows have no image)",
 		      s->file, row->line, shown, s->root, n_missing, s->list.n);
 	if (exists)
 		ct_error_hint("convert the image, or remove the line");
 	else if (elsewhere)
 		hint_directory(s, row, elsewhere);
 	else
-		ct_error_hint("add the file, or remove the line; data.train is the directory to which the names are relative");
+		ct_error_hint(
+			"add the file, or remove the line; data.train is the directory to which the names are relative");
 	ct_image_dir_images_release(&all);
 	return CT_DATA;
 }
@@ -168,11 +170,11 @@ static enum ct_status twice(const struct labeling *s, const struct ct_label_row 
 	ct_name_escape(b->label, strlen(b->label), is, sizeof(is));
 	if (label)
 		return CT_FAIL_HINT(CT_DATA, "an image has one class: remove the line that is wrong",
-				    "%s:%u: \"%s\" has the label \"%s\", but \"%s\" in line %u", s->file, b->line, shown, is,
-				    was, a->line);
+				    "%s:%u: \"%s\" has the label \"%s\", but \"%s\" in line %u", s->file, b->line,
+				    shown, is, was, a->line);
 	return CT_FAIL_HINT(CT_DATA, "accuracy on images that are also trained on is too high: remove one of the lines",
-			    "%s:%u: \"%s\" is in another part of the data (column \"%s\") than in line %u", s->file, b->line,
-			    shown, s->list.split, a->line);
+			    "%s:%u: \"%s\" is in another part of the data (column \"%s\") than in line %u", s->file,
+			    b->line, shown, s->list.split, a->line);
 }
 
 static enum ct_status append(const struct ct_image_dir_images *f, struct ct_image_dir_images *out)
@@ -248,7 +250,8 @@ static enum ct_status index_images(struct labeling *s, const struct ct_image_dir
 	return CT_OK;
 }
 
-/* Fills s->row_of from the test rows, which this set does not use: their images may be missing, or in other rows, too. */
+/* Fills s->row_of from the test rows, which this set does not use: their images may be missing, or in other rows, too.
+ */
 static void match_test_rows(struct labeling *s)
 {
 	for (size_t i = 0; i < s->list.n; i++) {
@@ -299,9 +302,10 @@ static enum ct_status choose_part(struct labeling *s)
 
 	s->part = CT_LABEL_TRAIN;
 	if (spec->val_fraction > 0 && l->per_part[CT_LABEL_VAL])
-		return CT_FAIL_HINT(CT_DATA, "remove data.val_fraction, or ignore the column with data.labels.split=none",
-				    "%s: the column \"%s\" marks %zu rows as evaluation data, but data.val_fraction is also set",
-				    s->file, l->split, l->per_part[CT_LABEL_VAL]);
+		return CT_FAIL_HINT(
+			CT_DATA, "remove data.val_fraction, or ignore the column with data.labels.split=none",
+			"%s: the column \"%s\" marks %zu rows as evaluation data, but data.val_fraction is also set",
+			s->file, l->split, l->per_part[CT_LABEL_VAL]);
 	if (spec->train || spec->val_fraction > 0 || (!of_training && !l->split))
 		return CT_OK;
 	s->part = l->per_part[CT_LABEL_VAL] ? CT_LABEL_VAL : CT_LABEL_TEST;
@@ -310,9 +314,11 @@ static enum ct_status choose_part(struct labeling *s)
 	if (l->split)
 		(void)CT_FAIL(CT_DATA, "%s: the column \"%s\" marks no row as evaluation data", s->file, l->split);
 	else
-		(void)CT_FAIL(CT_DATA, "%s has no column that divides the images, so there is no evaluation data", s->file);
-	ct_error_hint("data.val_fraction=0.2 uses 20 %% of the images of each class for evaluation, data.val_labels is a file for "
-		      "the evaluation data, and data.val=none trains without evaluation");
+		(void)CT_FAIL(CT_DATA, "%s has no column that divides the images, so there is no evaluation data",
+			      s->file);
+	ct_error_hint(
+		"data.val_fraction=0.2 uses 20 %% of the images of each class for evaluation, data.val_labels is a file for "
+		"the evaluation data, and data.val=none trains without evaluation");
 	return CT_DATA;
 }
 
@@ -362,7 +368,8 @@ static void warn_shared_images(const struct labeling *s)
 
 		if (row->part != CT_LABEL_TRAIN)
 			continue;
-		if (find_images(s, row, &image) != 1 || s->row_of[image] == NONE || s->list.rows[s->row_of[image]].part != s->part)
+		if (find_images(s, row, &image) != 1 || s->row_of[image] == NONE ||
+		    s->list.rows[s->row_of[image]].part != s->part)
 			continue;
 		first = first ? first : &s->list.rows[s->row_of[image]];
 		n++;
@@ -378,18 +385,22 @@ static enum ct_status unknown_class(const struct labeling *s, const struct ct_la
 
 	ct_name_escape(row->label, strlen(row->label), shown, sizeof(shown));
 	if (s->numbered)
-		return CT_FAIL_HINT(CT_DATA, "data.classes_file has one line per class, and a label is a name in it or a number from 0",
-				    "%s:%u: the list of %d classes does not contain the class \"%s\"", s->file, row->line,
-				    s->classes->n, shown);
-	return CT_FAIL_HINT(CT_DATA, "add images of this class to the training data, or remove the line",
-			    "%s:%u: the class \"%s\" is only in the evaluation data; the training data has %d classes without it",
-			    s->file, row->line, shown, s->classes->n);
+		return CT_FAIL_HINT(
+			CT_DATA,
+			"data.classes_file has one line per class, and a label is a name in it or a number from 0",
+			"%s:%u: the list of %d classes does not contain the class \"%s\"", s->file, row->line,
+			s->classes->n, shown);
+	return CT_FAIL_HINT(
+		CT_DATA, "add images of this class to the training data, or remove the line",
+		"%s:%u: the class \"%s\" is only in the evaluation data; the training data has %d classes without it",
+		s->file, row->line, shown, s->classes->n);
 }
 
 static enum ct_status label_of(const struct labeling *s, const struct ct_label_row *row, int32_t *label)
 {
 	*label = ct_class_list_find(s->classes, row->label);
-	if (*label < 0 && s->numbered && ct_label_parse(row->label, strlen(row->label), label) && *label >= s->classes->n)
+	if (*label < 0 && s->numbered && ct_label_parse(row->label, strlen(row->label), label) &&
+	    *label >= s->classes->n)
 		*label = -1;
 	return *label < 0 ? unknown_class(s, row) : CT_OK;
 }
@@ -454,8 +465,9 @@ static enum ct_status load(struct labeling *s, struct ct_image_dir_images *image
 	return CT_OK;
 }
 
-enum ct_status ct__folder_labels_load(const char *root, const struct ct_dataset_spec *spec, struct ct_class_list *classes,
-				      struct ct_image_dir_images *images, int32_t **labels)
+enum ct_status ct__folder_labels_load(const char *root, const struct ct_dataset_spec *spec,
+				      struct ct_class_list *classes, struct ct_image_dir_images *images,
+				      int32_t **labels)
 {
 	struct labeling s = {.root = root, .spec = spec, .classes = classes};
 	enum ct_status st;

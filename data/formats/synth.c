@@ -105,8 +105,8 @@ static enum ct_status read_image(const ct_dataset *d, uint32_t i, void *x, int32
 	class = ct_rng_below(&r, (uint32_t)d->info.n_classes);
 	gain = 8 + (int)ct_rng_below(&r, 13);
 	if (label)
-		*label = (int32_t) class;
-	pattern = s->patterns + (size_t) class * GRID * GRID * (size_t)c;
+		*label = (int32_t)class;
+	pattern = s->patterns + (size_t)class * GRID * GRID * (size_t)c;
 	for (int y = 0; p && y < h; y++) {
 		const int8_t *row = pattern + (ptrdiff_t)(y * GRID / h) * GRID * c;
 

@@ -1,5 +1,5 @@
-/* Draws strings into images, with a bitmap font of 5 x 7 pixels that has the characters of ASCII. Latin letters with accents
- * are drawn without them, other characters as boxes. */
+/* Draws strings into images, with a bitmap font of 5 x 7 pixels that has the characters of ASCII. Latin letters with
+ * accents are drawn without them, other characters as boxes. */
 #ifndef CT_DATA_IMAGE_TEXT_H
 #define CT_DATA_IMAGE_TEXT_H
 
@@ -15,8 +15,8 @@ struct ct_rgb {
 
 /* Returns the number of characters of a UTF-8 string. */
 int ct_text_length(const char *text);
-/* Draws `text` with its top left corner at (x, y). A pixel of the font is a square of dot x dot pixels. What is outside of
- * the image is not drawn. */
+/* Draws `text` with its top left corner at (x, y). A pixel of the font is a square of dot x dot pixels. What is outside
+ * of the image is not drawn. */
 void ct_text_draw(const struct ct_rgb *image, int x, int y, int dot, const uint8_t color[3], const char *text);
 
 #endif

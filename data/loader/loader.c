@@ -318,8 +318,7 @@ enum ct_status ct_loader_next(ct_loader *l, int64_t deadline_ns, struct ct_loade
 
 	*out = (struct ct_loader_batch){0};
 	if (n_out(l) >= l->max_out)
-		return CT_FAIL(CT_BUG,
-			       "a batch was requested while %u are out, which is the limit: release one first",
+		return CT_FAIL(CT_BUG, "a batch was requested while %u are out, which is the limit: release one first",
 			       n_out(l));
 	pthread_mutex_lock(&l->lock);
 	st = wait_ready(l, deadline_ns);

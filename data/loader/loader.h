@@ -64,18 +64,18 @@ struct ct_loader_opts {
 
 /* Pointers are valid until ct_loader_release. */
 struct ct_loader_batch {
-	const void *x;           /* uint8 [n,H,W,C] or float [n,...]; 64-byte aligned; NULL with opts.describe */
+	const void *x; /* uint8 [n,H,W,C] or float [n,...]; 64-byte aligned; NULL with opts.describe */
 	const struct ct_image_row *rows; /* [n] with opts.describe, otherwise NULL */
-	int h, w;                /* size of this batch's images */
-	const int32_t *labels;   /* [n] or NULL */
-	const int32_t *labels_b; /* [n] the second label of a mixed row, or NULL: no mixing */
-	const float *mix;        /* [n] share of `labels` in the row; 1 - mix is the share of labels_b */
-	const float *targets;    /* [n,n_targets] or NULL */
-	const uint32_t *samples; /* [n] data set indices; always in ordinary memory */
-	uint32_t n, n_global;    /* rows in this batch; rows of the step over all ranks (DROP: before dropping) */
-	uint32_t n_bad;          /* bad samples in this batch, replaced or dropped, including those that were already
-				  * known */
-	uint32_t in_batch;       /* position of row 0 in the global batch */
+	int h, w;                        /* size of this batch's images */
+	const int32_t *labels;           /* [n] or NULL */
+	const int32_t *labels_b;         /* [n] the second label of a mixed row, or NULL: no mixing */
+	const float *mix;                /* [n] share of `labels` in the row; 1 - mix is the share of labels_b */
+	const float *targets;            /* [n,n_targets] or NULL */
+	const uint32_t *samples;         /* [n] data set indices; always in ordinary memory */
+	uint32_t n, n_global; /* rows in this batch; rows of the step over all ranks (DROP: before dropping) */
+	uint32_t n_bad;       /* bad samples in this batch, replaced or dropped, including those that were already
+			       * known */
+	uint32_t in_batch;    /* position of row 0 in the global batch */
 	uint32_t epoch;
 	uint64_t step; /* counted from the start of the epoch */
 	uint32_t micro;

@@ -91,7 +91,7 @@ struct ct_loader {
 	struct ct_loader_rows rows;
 	bool images;
 	struct ct_transform transform;
-	struct ct_loader_size *sizes; /* owned */
+	struct ct_loader_size *sizes;  /* owned */
 	struct ct_class_order classes; /* of a balanced sampler */
 	int n_sizes;
 	ct_device *device; /* NULL: ordinary memory */

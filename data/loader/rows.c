@@ -117,8 +117,7 @@ static enum ct_status read_row(const struct ct_loader_rows *rows, struct ct_load
 	if (s->rows)
 		return describe_row(rows, s, row, sample);
 	if (w->transformer)
-		return ct_transformer_run(w->transformer, augment_seed(rows, s, row), s->batch.epoch, sample, x,
-					  label);
+		return ct_transformer_run(w->transformer, augment_seed(rows, s, row), s->batch.epoch, sample, x, label);
 	return ct_dataset_read(rows->data, sample, x, label, target);
 }
 

@@ -20,10 +20,10 @@ struct ct_sampler {
 	 * group_first [n_groups + 1], whose values go from 0 to n, is borrowed; NULL: one group. */
 	uint32_t window, n_groups;
 	const uint32_t *group_first;
-	/* balanced: every class that has samples occurs equally often in an epoch, up to one sample. An epoch still has n
-	 * samples: those of small classes occur several times, and of those of large classes, a part is drawn at random.
-	 * Samples by_class[class_first[k]] to by_class[class_first[k + 1] - 1] are those of class k. The arrays [n] and
-	 * [n_classes + 1] are borrowed; ct_class_order_make (data/loader/class_order.h) makes them. */
+	/* balanced: every class that has samples occurs equally often in an epoch, up to one sample. An epoch still has
+	 * n samples: those of small classes occur several times, and of those of large classes, a part is drawn at
+	 * random. Samples by_class[class_first[k]] to by_class[class_first[k + 1] - 1] are those of class k. The arrays
+	 * [n] and [n_classes + 1] are borrowed; ct_class_order_make (data/loader/class_order.h) makes them. */
 	bool balanced;
 	int n_classes;
 	const uint32_t *by_class, *class_first;

@@ -34,7 +34,7 @@ struct ct_augment_op {
 	/* (optional) [the operation cannot be described] Adds what `apply` does to *out. */
 	void (*describe)(const struct ct_augment *a, uint64_t seed, uint32_t epoch, uint32_t sample, int h, int w,
 			 struct ct_image_view *out);
-	bool cheap;                                      /* this operation alone does not justify a loader thread */
+	bool cheap; /* this operation alone does not justify a loader thread */
 };
 extern const struct ct_augment_op ct__augment_rand, ct__augment_jitter, ct__augment_erase;
 /* Returns operation i of the table, whose order is that of execution, or NULL if i is past the end. */

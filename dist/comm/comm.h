@@ -4,12 +4,12 @@
  * Every rank must issue the same operations in the same order. Buffers may be anywhere in memory; memory from
  * ct_comm_mem_alloc permits zero copy if the back end supports it. Buffers of pending operations must not overlap.
  * Reductions are elementwise and give bitwise identical results on all ranks and in every run; shm reduces in rank
- * order. shm and mpi compute sums of bf16 and f16 numbers in fp32 and round once; gloo, hier and nccl also round partial
- * sums, up to once per rank (hier: per host). The collectives of a communicator complete in order. There is no
- * all-to-all, because training does not need one. If the ranks issue different operations (kind, count, type, reduction,
- * root or bucket), the result is CT_MISMATCH with both descriptions; NCCL only notices differences that make it wait.
- * After an error the communicator is dead, and every later call returns that error. Only one thread may post and wait;
- * any thread may call ct_comm_abort.
+ * order. shm and mpi compute sums of bf16 and f16 numbers in fp32 and round once; gloo, hier and nccl also round
+ * partial sums, up to once per rank (hier: per host). The collectives of a communicator complete in order. There is no
+ * all-to-all, because training does not need one. If the ranks issue different operations (kind, count, type,
+ * reduction, root or bucket), the result is CT_MISMATCH with both descriptions; NCCL only notices differences that make
+ * it wait. After an error the communicator is dead, and every later call returns that error. Only one thread may post
+ * and wait; any thread may call ct_comm_abort.
  *
  * back end   where                        notes
  *   self     world of one                 operations complete when posted
@@ -21,8 +21,8 @@
  *   mpi      ranks of mpirun or srun      messages of MPI, and of shared memory inside a host, cooperative: post starts
  *                                         messages; test, progress and wait poll and reduce; no thread; reduces in rank
  *                                         order
- *   nccl     one GPU per rank, any hosts  a stream of the GPU; no thread waits. Buffers are in device memory, or in host
- *                                         memory, which is copied (dist/comm/nccl/nccl_impl.h)
+ *   nccl     one GPU per rank, any hosts  a stream of the GPU; no thread waits. Buffers are in device memory, or in
+ * host memory, which is copied (dist/comm/nccl/nccl_impl.h)
  */
 #ifndef CT_DIST_COMM_COMM_H
 #define CT_DIST_COMM_COMM_H
@@ -51,11 +51,11 @@ struct ct_comm_opts {
 				 attributes failures; NULL: none */
 };
 
-/* Opens a communicator. backend is "auto", "self", "shm", "gloo", "hier", "mpi" or "nccl". A world of one gets "self", or
- * "nccl" if that is requested and the environment variable CTRAIN_NCCL_ALONE is set. Fails with CT_UNSUPPORTED if the
- * back end cannot be used here; the message states the reason (for example, shm on two hosts, or a build without gloo).
- * Fails with CT_CONFIG if there is no such back end, or if opts->iface selects no interface of this host. Borrows the
- * world; copies the strings in opts. Collective: all ranks must call it. */
+/* Opens a communicator. backend is "auto", "self", "shm", "gloo", "hier", "mpi" or "nccl". A world of one gets "self",
+ * or "nccl" if that is requested and the environment variable CTRAIN_NCCL_ALONE is set. Fails with CT_UNSUPPORTED if
+ * the back end cannot be used here; the message states the reason (for example, shm on two hosts, or a build without
+ * gloo). Fails with CT_CONFIG if there is no such back end, or if opts->iface selects no interface of this host.
+ * Borrows the world; copies the strings in opts. Collective: all ranks must call it. */
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts,
 			    ct_comm **out) CT_MUST_CHECK;
 /* Closes a communicator and releases operations that have not been waited for. NULL is allowed. */
@@ -134,8 +134,8 @@ void ct_comm_posted_again(const ct_comm_recorded *r);
  * communicator works in a host function of the stream, and back. */
 bool ct_comm_is_staged(const ct_comm *c, const ct_device *d);
 /* Allocates `bytes` of pinned memory for staged collectives. Larger collectives are done in parts. Has no effect if
- * collectives on d are not staged. All ranks must pass the same size, once. ct_comm_close frees the memory, so it must be
- * called before d is closed. */
+ * collectives on d are not staged. All ranks must pass the same size, once. ct_comm_close frees the memory, so it must
+ * be called before d is closed. */
 enum ct_status ct_comm_stage(ct_comm *c, ct_device *d, size_t bytes) CT_MUST_CHECK;
 /* Returns true if other streams of the device continue while a posted collective waits for peers. */
 bool ct_comm_is_cooperative(const ct_comm *c);
@@ -176,13 +176,14 @@ struct ct_comm_op {
 };
 /* Passes the recorded operations of step `step` and later ones to fn, the oldest first. */
 void ct_comm_ops_since(const ct_comm *c, int64_t step, void (*fn)(void *user, const struct ct_comm_op *op), void *user);
-/* Returns the flight record as a JSON object (docs/FORMATS.md), which the caller owns. May be called from any thread. */
+/* Returns the flight record as a JSON object (docs/FORMATS.md), which the caller owns. May be called from any thread.
+ */
 ct_json *ct_comm_flight(const ct_comm *c);
-/* Sets the names of the first and the last parameter whose gradients are in this bucket of the reducer. Messages and the
- * record contain them. */
+/* Sets the names of the first and the last parameter whose gradients are in this bucket of the reducer. Messages and
+ * the record contain them. */
 void ct_comm_name_bucket(ct_comm *c, int bucket, const char *first, const char *last);
-/* Returns the flight records in the black box of a process that has ended, as an array, which the caller owns. Each has at
- * most `last` operations. */
+/* Returns the flight records in the black box of a process that has ended, as an array, which the caller owns. Each has
+ * at most `last` operations. */
 struct ct_black_box; /* base/process/black_box.h */
 ct_json *ct_flights_of_box(const struct ct_black_box *b, int last);
 

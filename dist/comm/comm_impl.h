@@ -72,8 +72,8 @@ struct ct_comm_ops {
 
 /* The collective that was posted to a stream and is running (dist/comm/stream.c). There is at most one. */
 struct ct_in_stream {
-	/* Arguments of its function, which is called repeatedly; NULL: no collective is running. Another thread calls the
-	 * functions of a GPU. */
+	/* Arguments of its function, which is called repeatedly; NULL: no collective is running. Another thread calls
+	 * the functions of a GPU. */
 	const void *_Atomic args;
 	ct_work *work;
 	int64_t deadline_ns;
@@ -205,8 +205,8 @@ enum ct_status ct__mpi_available(char *note, size_t len) CT_MUST_CHECK;
 enum ct_status ct__nccl_load(const struct ct_comm_ops **out) CT_MUST_CHECK;
 /* Also checks that there is a GPU. */
 enum ct_status ct__nccl_available(char *note, size_t len) CT_MUST_CHECK;
-/* Writes why the ranks cannot all use nccl, or "" if they can: the result is the same on all ranks. own_why is the reason
- * of this rank, or "". They cannot if two ranks share a GPU. opts->device is a GPU. Collective. */
+/* Writes why the ranks cannot all use nccl, or "" if they can: the result is the same on all ranks. own_why is the
+ * reason of this rank, or "". They cannot if two ranks share a GPU. opts->device is a GPU. Collective. */
 enum ct_status ct__comm_agree_on_nccl(struct ct_world *w, const struct ct_comm_opts *opts, const char *own_why,
 				      char *why, size_t len) CT_MUST_CHECK;
 

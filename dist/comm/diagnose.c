@@ -193,8 +193,9 @@ static enum ct_status compare_one(const ct_comm *c, const struct issue *own, int
 	return CT_OK;
 }
 
-/* *came is set if rank q has issued w, too. Earlier operations are compared as well: a rank that did not have to wait in
- * the one on which the ranks disagree, such as the root of a broadcast or the sender of a short message, has continued. */
+/* *came is set if rank q has issued w, too. Earlier operations are compared as well: a rank that did not have to wait
+ * in the one on which the ranks disagree, such as the root of a broadcast or the sender of a short message, has
+ * continued. */
 static enum ct_status compare(const ct_comm *c, const ct_work *w, int q, const struct issue *issued, bool *came)
 {
 	const ct_work *d = ct__work_whole(w);
@@ -232,8 +233,8 @@ static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names
 	return CT_TIMEOUT;
 }
 
-/* Before the deadline, each rank asks only for some others, so that the requests of many ranks do not keep the store busy.
- * A rank that has issued another operation is one of these for some rank. */
+/* Before the deadline, each rank asks only for some others, so that the requests of many ranks do not keep the store
+ * busy. A rank that has issued another operation is one of these for some rank. */
 static bool is_asked(const ct_comm *c, const ct_work *w, int q, bool final)
 {
 	if (ct__comm_is_p2p(w->kind))

@@ -14,8 +14,8 @@
 
 struct ct_flight_record {
 	int64_t seq; /* number of the operation */
-	/* The number of the collective, or -1 - k for the k-th message of this kind with the same peer and tag. Both ranks
-	 * have the same number for a message. */
+	/* The number of the collective, or -1 - k for the k-th message of this kind with the same peer and tag. Both
+	 * ranks have the same number for a message. */
 	int64_t number;
 	int64_t step; /* the step that ct_comm_set_step has set; -1: none */
 	int bucket;   /* of the reducer; -1: none */
@@ -60,7 +60,8 @@ ct_work ct__flight_work(ct_comm *c, const struct ct_flight_record *r);
 
 /* Returns the name of the parameters of a bucket, or "". */
 const char *ct__flight_bucket(const struct ct_flight *f, int bucket);
-/* Writes "bucket 2 of step 118 (allreduce sum f32[1024], gradients of fc2.bias to fc1.weight)", or "barrier" if bucket and step are unknown. */
+/* Writes "bucket 2 of step 118 (allreduce sum f32[1024], gradients of fc2.bias to fc1.weight)", or "barrier" if bucket
+ * and step are unknown. */
 void ct__flight_name(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len);
 /* Writes "allreduce sum f32[1024] (bucket 2 of step 118, gradients of fc2.bias to fc1.weight)". */
 void ct__flight_text(const ct_comm *c, const struct ct_flight_record *r, char *buf, size_t len);

@@ -1,6 +1,6 @@
-/* A queue of the operations of a communicator, for back ends that only have blocking operations. Its thread runs them in
- * order. A thread that waits for an operation that has not begun runs it itself: changing threads takes longer than a small
- * operation. Meanwhile the other one of the two threads can find out why an operation takes long. */
+/* A queue of the operations of a communicator, for back ends that only have blocking operations. Its thread runs them
+ * in order. A thread that waits for an operation that has not begun runs it itself: changing threads takes longer than
+ * a small operation. Meanwhile the other one of the two threads can find out why an operation takes long. */
 #ifndef CT_DIST_COMM_WORKER_IMPL_H
 #define CT_DIST_COMM_WORKER_IMPL_H
 
@@ -10,8 +10,8 @@
 struct ct_comm_worker {
 	ct_comm *comm;
 	enum ct_status (*run)(ct_comm *c, ct_work *w); /* blocks; its failure ends the communicator */
-	/* Another thread calls it while w takes long, and at the deadline (final). Its failure ends the communicator, too. If
-	 * final is true, it must fail. */
+	/* Another thread calls it while w takes long, and at the deadline (final). Its failure ends the communicator,
+	 * too. If final is true, it must fail. */
 	enum ct_status (*look)(ct_comm *c, const ct_work *w, bool final);
 	struct ct_thread thread;
 	pthread_mutex_t lock;
@@ -40,8 +40,9 @@ void ct__comm_worker_post(struct ct_comm_worker *q, ct_work *w);
 void ct__comm_worker_progress(struct ct_comm_worker *q);
 /* Does the same, and returns the status of w. */
 enum ct_status ct__comm_worker_test(struct ct_comm_worker *q, ct_work *w) CT_MUST_CHECK;
-/* Returns CT_OK, or the status with which the communicator has ended; it ends at the deadline at the latest. In both cases
- * the buffers of w are no longer used, unless the operation does not return although the communicator has ended. */
+/* Returns CT_OK, or the status with which the communicator has ended; it ends at the deadline at the latest. In both
+ * cases the buffers of w are no longer used, unless the operation does not return although the communicator has ended.
+ */
 enum ct_status ct__comm_worker_wait(struct ct_comm_worker *q, ct_work *w, int64_t deadline_ns) CT_MUST_CHECK;
 
 #endif

@@ -4,8 +4,9 @@
 
 #include "dist/net/net.h"
 
-/* Resolves `host`. *local is true if one of its addresses belongs to this host; addr [CT_ADDR_LEN] is its first address,
- * in numeric form. Fails with CT_COMM if the name cannot be resolved. Sends nothing but the queries of the resolver. */
+/* Resolves `host`. *local is true if one of its addresses belongs to this host; addr [CT_ADDR_LEN] is its first
+ * address, in numeric form. Fails with CT_COMM if the name cannot be resolved. Sends nothing but the queries of the
+ * resolver. */
 enum ct_status ct_net_is_local(const char *host, bool *local, char addr[CT_ADDR_LEN]) CT_MUST_CHECK;
 /* Writes the addresses of this host, for example "10.77.0.2 (eth0), fd00::2 (eth0)", without loopback and link-local
  * addresses. Writes "no address except loopback" if there is none. */

@@ -19,13 +19,13 @@ enum ct_status ct_net_listen(const char *host, int port, int *fd, int *bound) CT
 struct ct_port_range {
 	int first, last;
 };
-/* Listens on the first free port of the range, or on a port that the system chooses. Fails with CT_COMM if all of them are in use. */
-enum ct_status ct_net_listen_in(const char *host, const struct ct_port_range *range, int *fd,
-				int *bound) CT_MUST_CHECK;
+/* Listens on the first free port of the range, or on a port that the system chooses. Fails with CT_COMM if all of them
+ * are in use. */
+enum ct_status ct_net_listen_in(const char *host, const struct ct_port_range *range, int *fd, int *bound) CT_MUST_CHECK;
 
-/* Tries all addresses of host at the same time (race.h), once. The deadline does not limit name resolution, which has its
- * own timeouts. On failure *err is the errno for the last address, or 0 if the name could not be resolved; the error chain
- * describes the failure. */
+/* Tries all addresses of host at the same time (race.h), once. The deadline does not limit name resolution, which has
+ * its own timeouts. On failure *err is the errno for the last address, or 0 if the name could not be resolved; the
+ * error chain describes the failure. */
 enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, int *fd, int *err) CT_MUST_CHECK;
 /* Resolves a host name or a numeric address with getaddrinfo and its flags AI_*. The caller frees *out with
  * freeaddrinfo. */
@@ -59,16 +59,16 @@ enum ct_status ct_net_ifaces(struct ct_iface **out, size_t *n) CT_MUST_CHECK;
  * not to be used ("^docker0,virbr0"); then, the loopback interface is not used either. A selection for all hosts may
  * contain names that some of them do not have. `key` is the name of the setting, for messages. */
 
-/* Returns CT_CONFIG if the selection is malformed, or if this host has no address in it. It is no error if a list with "^"
- * leaves only the loopback interface, which may be the only one of the host, but it must not list this one too. */
+/* Returns CT_CONFIG if the selection is malformed, or if this host has no address in it. It is no error if a list with
+ * "^" leaves only the loopback interface, which may be the only one of the host, but it must not list this one too. */
 enum ct_status ct_net_check_iface(const char *key, const char *selection) CT_MUST_CHECK;
 struct ct_net_addr {
 	char iface[16];
 	char addr[CT_ADDR_LEN]; /* numeric */
 	bool ipv6;
 };
-/* Lists the selected addresses of this host, without those of IPv6 that are valid on one link only. The caller frees *out
- * with ct_free. "" selects all except the loopback interface. */
+/* Lists the selected addresses of this host, without those of IPv6 that are valid on one link only. The caller frees
+ * *out with ct_free. "" selects all except the loopback interface. */
 enum ct_status ct_net_select(const char *selection, struct ct_net_addr **out, size_t *n) CT_MUST_CHECK;
 /* Chooses one of the selected addresses: `prefer`, else one of the same family, else another one. If "^" leaves
  * only the loopback interface, chooses `prefer`. */

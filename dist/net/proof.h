@@ -1,7 +1,8 @@
-/* The proof that one side of a connection gives the other one that it knows the run's secret. Each side sends a nonce, a
- * random number that is used for one connection only. The proof is HMAC-SHA256(secret, label, nonce of the client, nonce
- * of the server, message), so the secret itself is never sent, a recorded proof is worthless on another connection, and
- * the message cannot be changed. The label states who proves what: a proof cannot be sent back to its author. */
+/* The proof that one side of a connection gives the other one that it knows the run's secret. Each side sends a nonce,
+ * a random number that is used for one connection only. The proof is HMAC-SHA256(secret, label, nonce of the client,
+ * nonce of the server, message), so the secret itself is never sent, a recorded proof is worthless on another
+ * connection, and the message cannot be changed. The label states who proves what: a proof cannot be sent back to its
+ * author. */
 #ifndef CT_DIST_NET_PROOF_H
 #define CT_DIST_NET_PROOF_H
 

@@ -7,6 +7,7 @@ static int count_hosts(const struct ct_peer *peers, int n)
 
 	for (int q = 0; q < n; q++) {
 		bool seen = false;
+
 		for (int r = 0; r < q && !seen; r++)
 			seen = peers[r].node == peers[q].node;
 		n_hosts += !seen;

@@ -7,10 +7,10 @@
 #include "dist/store/store.h"
 
 /* Checks that `host` is an address of this host. If it is not, connects to host:port with `opts`, within a second. The
- * connection may lead back to this process, for example through a forwarded port: then *out is the connection, which the
- * caller owns. Otherwise returns CT_USAGE; the message contains the addresses of this host, and the reply of the store at
- * host:port if there is one. In all other cases *out is NULL: also if the name cannot be resolved, because the other
- * hosts may know it. `what` is the setting for messages, `role` what this process is ("node rank 0"). */
+ * connection may lead back to this process, for example through a forwarded port: then *out is the connection, which
+ * the caller owns. Otherwise returns CT_USAGE; the message contains the addresses of this host, and the reply of the
+ * store at host:port if there is one. In all other cases *out is NULL: also if the name cannot be resolved, because the
+ * other hosts may know it. `what` is the setting for messages, `role` what this process is ("node rank 0"). */
 enum ct_status ct_place_check(const char *what, const char *role, const char *host, int port,
 			      const struct ct_store_opts *opts, ct_store **out) CT_MUST_CHECK;
 

@@ -41,22 +41,23 @@ typedef const char *(*ct_getenv_fn)(const char *name, void *user);
  * variables fail with CT_USAGE, and the message names both variables and their values: RANK >= WORLD_SIZE, LOCAL_RANK
  * >= LOCAL_WORLD_SIZE, a variable that is set without the other one of its pair, values that are not numbers, Slurm's
  * rank different from RANK, torchrun in each of several Slurm tasks on a node. In a Slurm task, WORLD_SIZE without RANK
- * is only compared with the number of tasks. Misspelled names (such as CUDA_VISIBLE_DEVICE, MASTER_IP or WORLDSIZE) cause a warning. */
+ * is only compared with the number of tasks. Misspelled names (such as CUDA_VISIBLE_DEVICE, MASTER_IP or WORLDSIZE)
+ * cause a warning. */
 enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init_override,
 				  struct ct_identity *out) CT_MUST_CHECK;
 /* Does the same with the environment of this process. */
 enum ct_status ct_identity_from_env(const char *init_override, struct ct_identity *out) CT_MUST_CHECK;
 const char *ct_launcher_name(enum ct_launcher l);
-/* Copies host and port of tcp://HOST:PORT; the host without the brackets of an IPv6 address. Fails with CT_USAGE, and for
- * other URLs with CT_UNSUPPORTED. */
+/* Copies host and port of tcp://HOST:PORT; the host without the brackets of an IPv6 address. Fails with CT_USAGE, and
+ * for other URLs with CT_UNSUPPORTED. */
 enum ct_status ct_init_url_endpoint(const char *url, char *host, size_t len, int *port) CT_MUST_CHECK;
 /* Gets misspelled name i and the name that was probably meant. Returns false if i is past the end of the list. */
 bool ct_identity_misspelled_at(size_t i, const char **name, const char **meant);
 /* Returns the number of tasks that the Slurm step of this process has on this node, or 0 if it is not in a step. */
 int ct_identity_slurm_tasks(ct_getenv_fn get, void *user);
 
-/* Writes the run id of an attempt: `run` (shortened) and, after a restart, the number of restarts. A rank of an earlier attempt
- * is refused because of it. */
+/* Writes the run id of an attempt: `run` (shortened) and, after a restart, the number of restarts. A rank of an earlier
+ * attempt is refused because of it. */
 void ct_run_id_of_attempt(char out[64], const char *run, int restart);
 
 struct ct_peer {
@@ -98,8 +99,8 @@ enum ct_status ct_world_join(const struct ct_identity *id, const struct ct_world
 void ct_world_leave(struct ct_world *w, bool failed);
 
 /* Makes a world of the ranks q with which[q] == value, for a communicator of these ranks only. This rank must be one of
- * them. Messages contain the ranks in the complete world, which the part borrows. Free out->peers with ct_free; a part is
- * not left. */
+ * them. Messages contain the ranks in the complete world, which the part borrows. Free out->peers with ct_free; a part
+ * is not left. */
 enum ct_status ct_world_part(const struct ct_world *w, const int *which, int value, struct ct_world *out) CT_MUST_CHECK;
 
 /* Checks that named values (config digest, graph digest ...) are the same on all ranks. `lines` contains "key=value"
@@ -111,8 +112,8 @@ enum ct_status ct_world_agree(struct ct_world *w, const char *what, const char *
 /* The collective for which a rank waits. */
 struct ct_waiting {
 	int64_t seq; /* its number, counted from 1; -1: unknown, for example because the rank waits for a message */
-	/* Writes what collective seq is, for example "bucket 2 of step 118 (allreduce sum f32[1024])", or "" if it is not
-	 * known. May be NULL. */
+	/* Writes what collective seq is, for example "bucket 2 of step 118 (allreduce sum f32[1024])", or "" if it is
+	 * not known. May be NULL. */
 	void (*name)(void *user, int64_t seq, char *buf, size_t len);
 	void *user;
 };

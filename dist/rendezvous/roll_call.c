@@ -80,7 +80,8 @@ enum ct_status ct_roll_read(ct_store *s, int world, struct ct_roll *out)
 	for (int k = 0; out->first && k <= out->n_nodes; k++)
 		out->first[k] = (int)ct_wire_u32(&r);
 	ct_free(text);
-	/* Only this run's launcher can have written it, but a number of ranks that does not match would be misleading. */
+	/* Only this run's launcher can have written it, but a number of ranks that does not match would be misleading.
+	 */
 	if (out->n_nodes <= 0 || !out->first || out->first[out->n_nodes] != world) {
 		bool no_memory = out->n_nodes > 0 && !out->first;
 

@@ -14,9 +14,9 @@ typedef struct ct_nccl_log ct_nccl_log;
 enum ct_status ct_nccl_log_open(ct_nccl_log **out) CT_MUST_CHECK;
 /* Starts the thread that logs the messages. Call it before NCCL is used. NULL is allowed. */
 enum ct_status ct_nccl_log_start(ct_nccl_log *l) CT_MUST_CHECK;
-/* Logs what NCCL has printed so far, and unsets NCCL_DEBUG_FILE. Call it after the last communicator has been closed and
- * the threads of the process have ended. What NCCL prints later, for example when the process ends, is discarded: the
- * pipe and its thread remain. NULL is allowed. */
+/* Logs what NCCL has printed so far, and unsets NCCL_DEBUG_FILE. Call it after the last communicator has been closed
+ * and the threads of the process have ended. What NCCL prints later, for example when the process ends, is discarded:
+ * the pipe and its thread remain. NULL is allowed. */
 void ct_nccl_log_close(ct_nccl_log *l);
 
 #endif

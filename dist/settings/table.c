@@ -15,26 +15,11 @@ static const char *const modes[] = {"GROUP", "PARALLEL", NULL};
 /* How far apart two devices are. */
 static const char *const levels[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", NULL};
 
-#define NUMBER(name)                                              \
-	{                                                         \
-		"NCCL_" #name, SETTING_NUMBER, NULL, false, false \
-	}
-#define LOCAL_NUMBER(name)                                       \
-	{                                                        \
-		"NCCL_" #name, SETTING_NUMBER, NULL, false, true \
-	}
-#define TEXT(name)                                              \
-	{                                                       \
-		"NCCL_" #name, SETTING_TEXT, NULL, false, false \
-	}
-#define LOCAL_TEXT(name)                                       \
-	{                                                      \
-		"NCCL_" #name, SETTING_TEXT, NULL, false, true \
-	}
-#define PYTORCH(name)                                             \
-	{                                                         \
-		"NCCL_" #name, SETTING_PYTORCH, NULL, false, true \
-	}
+#define NUMBER(name) {"NCCL_" #name, SETTING_NUMBER, NULL, false, false}
+#define LOCAL_NUMBER(name) {"NCCL_" #name, SETTING_NUMBER, NULL, false, true}
+#define TEXT(name) {"NCCL_" #name, SETTING_TEXT, NULL, false, false}
+#define LOCAL_TEXT(name) {"NCCL_" #name, SETTING_TEXT, NULL, false, true}
+#define PYTORCH(name) {"NCCL_" #name, SETTING_PYTORCH, NULL, false, true}
 
 /* clang-format off */
 static const struct setting_rule rules[] = {

@@ -36,14 +36,16 @@ struct ct_store {
 	bool cancelled;    /* the watch has been cancelled */
 	bool failed, dead; /* failed: `failure` is set. dead: the connection has ended; implies failed */
 	struct ct_failure failure;
-	int64_t silent_since; /* when a call began that was not answered in time; 0: something has been received since then */
+	int64_t silent_since; /* when a call began that was not answered in time; 0: something has been received since
+				 then */
 	struct ct_call *calls;
 	uint64_t last_tag;
 	uint8_t *in;
 	size_t in_len, in_cap;
 };
 
-/* Does the handshake over the new connection s->fd. After CT_MISMATCH, another attempt at the same address is useless. */
+/* Does the handshake over the new connection s->fd. After CT_MISMATCH, another attempt at the same address is useless.
+ */
 enum ct_status ct__call_handshake(ct_store *s, enum ct_wire_role role, int64_t deadline_ns) CT_MUST_CHECK;
 /* Call it once, after the handshake. Data that followed the handshake (a failure record) may already be in the buffer.
  * Returns false if this data does not consist of frames of the store protocol. */

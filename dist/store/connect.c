@@ -56,7 +56,8 @@ static enum ct_status client_new(const char *host, int port, const struct ct_sto
 	return CT_OK;
 }
 
-/* An address that has not answered before another one did is probably dead; each further connection would try it first. */
+/* An address that has not answered before another one did is probably dead; each further connection would try it first.
+ */
 static void note_winner(ct_store *s, const struct ct_race *race, int won, enum ct_wire_role role)
 {
 	const int err = won > 0 ? race->e[0].err : 0;

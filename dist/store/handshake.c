@@ -42,8 +42,9 @@ static int n_joined(const ct_store_server *s)
 	return n;
 }
 
-/* Refuses a client of this run that cannot take part in it. While ranks are still missing, the run then cannot start, so
- * this becomes the run's failure. If the number of nodes may change (world is 0), the run can start without this client. */
+/* Refuses a client of this run that cannot take part in it. While ranks are still missing, the run then cannot start,
+ * so this becomes the run's failure. If the number of nodes may change (world is 0), the run can start without this
+ * client. */
 static void refuse_and_fail(struct ct_srv_conn *c, const struct ct_wire_handshake *h, const char *what,
 			    const char *hint)
 {
@@ -119,8 +120,8 @@ static bool node_is_free(struct ct_srv_conn *c, const struct ct_wire_handshake *
 	return false;
 }
 
-/* After a restart of the job, the run id is that of the run, '#' and the number of restarts. Launchers may omit the number, because those of
- * other nodes read it from this store. */
+/* After a restart of the job, the run id is that of the run, '#' and the number of restarts. Launchers may omit the
+ * number, because those of other nodes read it from this store. */
 static bool same_run(const char *run_id, const struct ct_wire_handshake *h)
 {
 	const char *number = strrchr(run_id, '#');

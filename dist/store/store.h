@@ -3,11 +3,11 @@
  * milliseconds when a rank is lost.
  *
  * Handshake: the client and the server exchange nonces. The client sends the run id, the number of ranks, its member
- * number, its host and its pid, with a proof that it knows the secret (proof.h), and the server answers with a proof of its
- * own. The secret itself is never sent. The server checks the client's proof first. A client that is not ctrain, has a
- * wrong token or belongs to another run is refused with a reason, and the server logs a warning with the number of
- * refused clients. Only a client with the right token learns the run's id. Limits: 256 bytes per key, 16 MiB per value,
- * 16,384 connections, 64 MiB in total. docs/DISTRIBUTED.md describes the wire format. Every call has a deadline.
+ * number, its host and its pid, with a proof that it knows the secret (proof.h), and the server answers with a proof of
+ * its own. The secret itself is never sent. The server checks the client's proof first. A client that is not ctrain,
+ * has a wrong token or belongs to another run is refused with a reason, and the server logs a warning with the number
+ * of refused clients. Only a client with the right token learns the run's id. Limits: 256 bytes per key, 16 MiB per
+ * value, 16,384 connections, 64 MiB in total. docs/DISTRIBUTED.md describes the wire format. Every call has a deadline.
  *
  * Failure: when a member's connection ends without BYE, or a member reports a failure, the server creates the run's
  * failure record. Only the first failure counts. The server sends the record to all watchers immediately. When the
@@ -65,9 +65,9 @@ struct ct_member_state {
 	char phase[48];
 };
 
-/* Starts a server on host:port in its own thread. If port is 0, it is one of opts->ports, or the system chooses one. If host is NULL, the server
- * listens on all interfaces, IPv6 and IPv4. opts contains the run id and the secret that clients must know. Fails with
- * CT_COMM if the port is in use; the message contains the port and a remedy. */
+/* Starts a server on host:port in its own thread. If port is 0, it is one of opts->ports, or the system chooses one. If
+ * host is NULL, the server listens on all interfaces, IPv6 and IPv4. opts contains the run id and the secret that
+ * clients must know. Fails with CT_COMM if the port is in use; the message contains the port and a remedy. */
 enum ct_status ct_store_server_start(const char *host, int port, const struct ct_store_opts *opts,
 				     ct_store_server **out) CT_MUST_CHECK;
 int ct_store_server_port(const ct_store_server *s);
@@ -79,8 +79,9 @@ void ct_store_server_fail(ct_store_server *s, const struct ct_failure *f);
  * called from any thread. */
 bool ct_store_server_failure(ct_store_server *s, struct ct_failure *out);
 
-/* Returns true if the launcher of a node is connected; had_node also returns true if it has ended its connection with BYE,
- * so that it may connect again. node is less than the n_nodes of the server's options. May be called from any thread. */
+/* Returns true if the launcher of a node is connected; had_node also returns true if it has ended its connection with
+ * BYE, so that it may connect again. node is less than the n_nodes of the server's options. May be called from any
+ * thread. */
 bool ct_store_server_has_node(const ct_store_server *s, int node);
 bool ct_store_server_had_node(const ct_store_server *s, int node);
 
@@ -91,8 +92,8 @@ bool ct_store_server_had_node(const ct_store_server *s, int node);
  * node or a rank was started with a wrong number, and the missing ranks will never arrive. */
 enum ct_status ct_store_connect(const char *host, int port, const struct ct_store_opts *opts, int64_t deadline_ns,
 				ct_store **out) CT_MUST_CHECK;
-/* Does the same if the server's host has several addresses or names. All of them are tried at the same time. An address at
- * which another program answers, or a server that does not know the secret, is ignored if another one succeeds. */
+/* Does the same if the server's host has several addresses or names. All of them are tried at the same time. An address
+ * at which another program answers, or a server that does not know the secret, is ignored if another one succeeds. */
 enum ct_status ct_store_connect_any(const char *const *hosts, int n_hosts, int port, const struct ct_store_opts *opts,
 				    int64_t deadline_ns, ct_store **out) CT_MUST_CHECK;
 /* Opens another connection of the same member from the same process, for example for a watchdog. The end of this

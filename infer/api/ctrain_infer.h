@@ -1,11 +1,12 @@
-/* libctrain_infer: applies models that ctrain has trained, on the CPU. A model is one file: the weights that `ctrain export
+/* libctrain_infer: applies models that ctrain has trained, on the CPU. A model is one file: the weights that `ctrain
+ * export
  * --out model.safetensors` writes, or model.safetensors of a checkpoint. docs/EXPORT.md has an example.
  *
  *   ctrain_model    the file in memory. It does not change, so any number of threads may use it.
  *   ctrain_session  what one computation needs. Only one thread at a time may use a session; use one per thread.
  *
- * Functions that can fail return CTRAIN_OK (0) or another code, and describe the failure in *error, which may be NULL. The
- * library has no global state, prints nothing, never calls exit, and reads no file but the model. It computes with
+ * Functions that can fail return CTRAIN_OK (0) or another code, and describe the failure in *error, which may be NULL.
+ * The library has no global state, prints nothing, never calls exit, and reads no file but the model. It computes with
  * OpenMP threads: a call that computes sets the number of OpenMP threads of the calling thread. */
 #ifndef CTRAIN_INFER_H
 #define CTRAIN_INFER_H
@@ -68,8 +69,8 @@ int ctrain_session_open(const ctrain_model *model, int batch, int threads, ctrai
 			struct ctrain_error *error);
 void ctrain_session_close(ctrain_session *session); /* NULL is allowed */
 
-/* Both functions compute n inputs and write the outputs to out [n, outputs]: the logits of the classes, or the predicted
- * values. The first call compiles the model.
+/* Both functions compute n inputs and write the outputs to out [n, outputs]: the logits of the classes, or the
+ * predicted values. The first call compiles the model.
  *
  * x: float [n, channels, height, width]; images with values from 0 to 1. The model normalizes them. */
 int ctrain_predict_float(ctrain_session *session, const float *x, int n, float *out, struct ctrain_error *error);

@@ -56,9 +56,9 @@ static size_t divide_chunks(const struct ct_update *u, struct ct__k_chunk *out)
 			const size_t left = c->n - at;
 
 			if (out)
-				out[n] = (struct ct__k_chunk){c->offset + at,
-							      (uint32_t)(left < CT__K_PART_ELEMS ? left : CT__K_PART_ELEMS),
-							      c->segment};
+				out[n] = (struct ct__k_chunk){
+					c->offset + at, (uint32_t)(left < CT__K_PART_ELEMS ? left : CT__K_PART_ELEMS),
+					c->segment};
 		}
 	}
 	return n;
@@ -85,7 +85,8 @@ static enum ct_status upload_tables(ct_net *net, const struct ct_update *u, stru
 	for (int i = 0; st == CT_OK && i < u->n_segments; i++) {
 		const struct ct_segment *s = &u->segments[i];
 
-		segments[i] = (struct ct__k_segment){(int32_t)s->first_chunk, (int32_t)s->n_chunks, s->decay, s->adapt, s->lr_factor};
+		segments[i] = (struct ct__k_segment){(int32_t)s->first_chunk, (int32_t)s->n_chunks, s->decay, s->adapt,
+						     s->lr_factor};
 	}
 	for (int64_t i = 0; st == CT_OK && i < u->n_chunks; i++)
 		chunks[i] = (struct ct__k_chunk){u->chunks[i].offset, (uint32_t)u->chunks[i].n, u->chunks[i].segment};
@@ -241,7 +242,9 @@ static void updated(ct_net *net)
 
 static enum ct_status post_arena(const ct_net *net, const struct ct__k_arena_args *a)
 {
-	return a->n == 0 ? CT_OK : ct_cuda_launched(net->engine->stream, ct__k_arena(a, cuda_stream(net)), "pass over an arena");
+	return a->n == 0
+		       ? CT_OK
+		       : ct_cuda_launched(net->engine->stream, ct__k_arena(a, cuda_stream(net)), "pass over an arena");
 }
 
 static enum ct_status post_add(const ct_net *net, const struct ct_span *dst, const struct ct_span *src)

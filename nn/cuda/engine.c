@@ -25,7 +25,8 @@ static bool cuda_available(char *why, size_t why_len)
 	return false;
 }
 
-/* CTRAIN_CUDA_LEVEL=0 switches fusion off, for tests and for comparisons when results are wrong (docs/GPU.md). -1: it is not valid. */
+/* CTRAIN_CUDA_LEVEL=0 switches fusion off, for tests and for comparisons when results are wrong (docs/GPU.md). -1: it
+ * is not valid. */
 static int read_level(void)
 {
 	const char *text = getenv("CTRAIN_CUDA_LEVEL");
@@ -105,9 +106,10 @@ static enum ct_status cuda_net_open(ct_net *net)
 	net->impl = cn;
 	cn->memory = CT_NEW_ARRAY(struct cuda_block, (size_t)net->opts.contexts);
 	enum ct_status st =
-		!cn->memory ? CT_NOMEM
-			    : ct__cudnn_check(cudnnSetStream(((struct cuda_engine *)net->engine)->cudnn, cuda_stream(net)),
-					      "cudnnSetStream");
+		!cn->memory
+			? CT_NOMEM
+			: ct__cudnn_check(cudnnSetStream(((struct cuda_engine *)net->engine)->cudnn, cuda_stream(net)),
+					  "cudnnSetStream");
 	if (st == CT_OK)
 		st = ct__cuda_count_elems(net);
 	if (st < 0) {

@@ -2,14 +2,15 @@
 
 #include <string.h>
 
-/* A parameter as [k][c][plane] in the logical layout and [kp][plane][cp] in the engine's. A linear layer has the plane of its input. */
+/* A parameter as [k][c][plane] in the logical layout and [kp][plane][cp] in the engine's. A linear layer has the plane
+ * of its input. */
 struct dims {
 	size_t k, c, plane, kp, cp;
 	size_t group_k; /* output channels of a group, if the groups are in a dense weight; else 0 */
 };
 
-/* The spatial shape that a value has in memory: flattened values and what is computed from them element by element keep that of the
- * image. */
+/* The spatial shape that a value has in memory: flattened values and what is computed from them element by element keep
+ * that of the image. */
 static struct ct_shape stored_shape(const ct_graph *g, int id)
 {
 	for (;;) {
@@ -45,7 +46,8 @@ static struct dims dims_of(const ct_net *net, int param)
 	}
 	const size_t c = (size_t)p->dims[1], plane = (size_t)p->dims[2] * (size_t)p->dims[3];
 	if (cuda_is_dense(net->graph, p->node, t))
-		return (struct dims){k, c, plane, kp, (size_t)cuda_pad(p->dims[1] * node->groups, t), k / (size_t)node->groups};
+		return (struct dims){
+			k, c, plane, kp, (size_t)cuda_pad(p->dims[1] * node->groups, t), k / (size_t)node->groups};
 	return (struct dims){k, c, plane, kp, node->groups > 1 ? c : (size_t)cuda_pad(p->dims[1], t), 0};
 }
 

@@ -1,8 +1,9 @@
 /* The layout of parameters. Weights are [Kp,R,S,Cp] for convolutions and [Kp,H,W,Cp] for linear layers, with the
  * channels padded as in activations; vectors are [Cp]. The padding is zero.
  *
- * A convolution with groups has [Kp,R,S,C/groups] if the channels of its input and its output need no padding. Otherwise it is computed as
- * a convolution without groups, whose weights are zero outside of the groups (cuda_is_dense). */
+ * A convolution with groups has [Kp,R,S,C/groups] if the channels of its input and its output need no padding.
+ * Otherwise it is computed as a convolution without groups, whose weights are zero outside of the groups
+ * (cuda_is_dense). */
 #ifndef CT_NN_CUDA_LAYOUT_H
 #define CT_NN_CUDA_LAYOUT_H
 

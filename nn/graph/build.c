@@ -39,6 +39,7 @@ static enum ct_status check_name(const char *name)
 			       sizeof(((struct ct_node *)0)->name) - 1);
 	for (const char *c = name; *c; c++) {
 		bool word = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
+
 		if (!word && *c != '_' && *c != '.' && *c != '-')
 			return CT_FAIL(CT_CONFIG,
 				       "layer name \"%s\" may contain only letters, digits, '_', '-' and '.'", name);
@@ -204,6 +205,7 @@ static enum ct_status extent(const struct ct_node *node, bool height, int *out)
 	/* A dilated kernel may cover only padding. */
 	for (int64_t o = 0; pool && dilation > 1 && o < *out; o++) {
 		int64_t first = o * stride - pad, skip = first < 0 ? (-first + dilation - 1) / dilation : 0;
+
 		if (skip >= kernel || first + skip * dilation >= in)
 			return CT_FAIL(CT_CONFIG,
 				       "%s: with dilation %d and padding %d, some windows cover padding only",
@@ -383,6 +385,7 @@ int ct_graph_batch_norm(ct_graph *g, const char *name, int x, float eps, float m
 int ct_graph_relu(ct_graph *g, const char *name, int x)
 {
 	struct ct_node *node;
+
 	BUILD(g, add_node(g, CT_OP_RELU, name, x, -1, &node));
 }
 

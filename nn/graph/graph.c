@@ -20,6 +20,7 @@ const char *ct_op_name(enum ct_op op)
 		[CT_OP_MSE] = "mse",           [CT_OP_SOFTMAX_XENT] = "softmax_cross_entropy",
 		[CT_OP_OUTPUT] = "output",
 	};
+
 	return (unsigned)op < CT_N_OPS ? names[op] : "?";
 }
 
@@ -59,6 +60,7 @@ enum ct_status ct_graph_finish(ct_graph *g)
 		return CT_FAIL(CT_CONFIG, "block %d has not ended", g->block);
 	for (int id = 0; id < g->n_nodes; id++) {
 		bool used = id == g->loss;
+
 		for (int user = id + 1; user < g->n_nodes && !used; user++)
 			used = g->nodes[user].in[0] == id || g->nodes[user].in[1] == id;
 		if (!used)
@@ -171,6 +173,7 @@ void ct_graph_digest(const ct_graph *g, char hex[65])
 				   w->dilation_w, n->groups, (double)n->eps, (double)n->momentum, (double)n->p,
 				   (double)n->label_smoothing, n->weight, n->bias, n->mean, n->var,
 				   n->zero_gamma ? " from 0" : "");
+
 		CT_ASSERT(len > 0 && (size_t)len < sizeof(text));
 		ct_sha256_update(&h, text, (size_t)len);
 		if (n->fixed_stats)

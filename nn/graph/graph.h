@@ -82,9 +82,9 @@ struct ct_node {
 	int weight, bias;      /* parameter ids (batch norm: gamma, beta); -1 none */
 	int mean, var;         /* buffer ids of batch norm; -1 none */
 	bool zero_gamma;       /* batch norm: initialize gamma to 0 (Goyal et al. 2017: in the last norm of a residual
-			  * block) */
+				* block) */
 	int block;             /* index of the residual block; -1: none. CT_RECOMPUTE_BLOCKS recomputes values block by
-			  * block */
+				* block */
 	int origin;            /* id of the node in the complete model, from which dropout masks are derived */
 	bool fixed_stats;      /* batch norm: training, too, uses the running statistics, and does not change them */
 };
@@ -112,16 +112,16 @@ void ct_graph_begin_block(ct_graph *g);
 void ct_graph_end_block(ct_graph *g);
 int ct_graph_softmax_xent(ct_graph *g, int logits, float label_smoothing);
 int ct_graph_mse(ct_graph *g, int prediction);
-/* Freezes the parameters whose names match one of the n patterns, in which * stands for any string, ? for any character and
- * [ab] for one of these characters (fnmatch). The pattern "backbone" stands for all parameters except those of the head.
- * Optimizers do not change frozen parameters, and backward passes do not compute gradients that only frozen parameters
- * need. If fix_stats is set, a batch norm whose parameters are all frozen gets fixed_stats. g is finished. Fails with
- * CT_CONFIG if a pattern matches no parameter, or if all parameters are frozen. */
+/* Freezes the parameters whose names match one of the n patterns, in which * stands for any string, ? for any character
+ * and [ab] for one of these characters (fnmatch). The pattern "backbone" stands for all parameters except those of the
+ * head. Optimizers do not change frozen parameters, and backward passes do not compute gradients that only frozen
+ * parameters need. If fix_stats is set, a batch norm whose parameters are all frozen gets fixed_stats. g is finished.
+ * Fails with CT_CONFIG if a pattern matches no parameter, or if all parameters are frozen. */
 enum ct_status ct_graph_freeze(ct_graph *g, const char *const *patterns, int n, bool fix_stats) CT_MUST_CHECK;
 /* Returns whether the name of a parameter matches the pattern of ct_graph_freeze. */
 bool ct_graph_param_matches(const ct_graph *g, int param, const char *pattern);
-/* Sets needs [n_nodes] to whether a backward pass computes the gradient of the value of each node: whether this node, or one
- * on which it depends, trains. input: the gradient of the input is needed, too. */
+/* Sets needs [n_nodes] to whether a backward pass computes the gradient of the value of each node: whether this node,
+ * or one on which it depends, trains. input: the gradient of the input is needed, too. */
 void ct_graph_gradients(const ct_graph *g, bool input, bool *needs);
 /* Returns whether the node has a parameter that is not frozen. */
 bool ct_graph_trains(const ct_graph *g, int node);
@@ -159,8 +159,8 @@ enum ct_status ct_graph_cut(const ct_graph *g, int n_stages, int *first) CT_MUST
 /* Returns the largest number of stages. */
 int ct_graph_max_stages(const ct_graph *g);
 /* Makes the graph of the nodes [first, end) of g, which the caller owns. Its input is the value of node first - 1. If
- * `end` is not the end of g, it ends with CT_OP_OUTPUT. Parameters and buffers have the same names and the same order as
- * in g. */
+ * `end` is not the end of g, it ends with CT_OP_OUTPUT. Parameters and buffers have the same names and the same order
+ * as in g. */
 enum ct_status ct_graph_stage(const ct_graph *g, int first, int end, ct_graph **out) CT_MUST_CHECK;
 
 /* Computes the hex SHA-256 of operations, attributes, shapes and names. A run cannot start unless all ranks have the

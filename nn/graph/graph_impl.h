@@ -15,8 +15,8 @@ struct ct_graph {
 	struct ct_error error; /* the first error of the builders */
 };
 
-/* Appends a node without a name and parameters. Its inputs are nodes a and b (-1: none), and its shape is that of a. It is
- * in the current residual block. */
+/* Appends a node without a name and parameters. Its inputs are nodes a and b (-1: none), and its shape is that of a. It
+ * is in the current residual block. */
 enum ct_status ct__graph_append(ct_graph *g, enum ct_op op, int a, int b, struct ct_node **out) CT_MUST_CHECK;
 
 #endif

@@ -10,6 +10,7 @@ static bool is_only_value(const ct_graph *g, int id)
 	for (int user = id; user < g->n_nodes; user++) {
 		for (int i = 0; i < 2; i++) {
 			const int in = g->nodes[user].in[i];
+
 			if (in >= 0 && in < id - 1)
 				return false;
 		}
@@ -60,6 +61,7 @@ static bool fill(const struct part *parts, int n, double most, int n_stages, int
 	first[0] = parts[0].first;
 	for (int i = 0; i < n; i++) {
 		const bool new_stage = i > 0 && (sum + parts[i].flops > most || n - i == n_stages - 1 - k);
+
 		if (new_stage && ++k == n_stages)
 			return false;
 		if (new_stage)
@@ -77,6 +79,7 @@ static void balance(const ct_graph *g, const struct part *parts, int n, int n_st
 
 	for (int i = 0; i < 64; i++) { /* bisection */
 		const double middle = (low + high) / 2;
+
 		if (fill(parts, n, middle, n_stages, first))
 			high = middle;
 		else

@@ -16,12 +16,14 @@ static void batch_statistics(const struct ct_node *node, int n, const float *x, 
 
 	for (int i = 0; i < n; i++) {
 		const float *p = plane_of(node, x, i, c);
+
 		for (size_t o = 0; o < plane; o++)
 			sum += (double)p[o];
 	}
 	*mean = sum / count;
 	for (int i = 0; i < n; i++) {
 		const float *p = plane_of(node, x, i, c);
+
 		for (size_t o = 0; o < plane; o++)
 			squares += ((double)p[o] - *mean) * ((double)p[o] - *mean);
 	}
@@ -53,6 +55,7 @@ static enum ct_status sums_to_statistics(const struct ct_node *node, double *sta
 	CT_TRY(ct_norm_check_count(node, count));
 	for (int c = 0; c < c_count; c++) {
 		double mean = sums[c] / count, var = sums[c_count + c] / count - mean * mean;
+
 		stat[2 * c] = mean;
 		stat[2 * c + 1] = var < 0 ? 0 : var;
 	}
@@ -86,6 +89,7 @@ enum ct_status ct_batch_norm_all_statistics(const struct ct_node *node, bool syn
 	const double count = stat[2 * c_count];
 	for (int c = 0; c < c_count; c++) {
 		double mean = stat[2 * c], var = stat[2 * c + 1];
+
 		running_mean[c] = (float)((1 - m) * (double)running_mean[c] + m * mean);
 		running_var[c] = (float)((1 - m) * (double)running_var[c] + m * var * count / (count - 1));
 		stat[2 * c + 1] = 1 / sqrt(var + (double)node->eps);
@@ -109,9 +113,11 @@ void ct_batch_norm_forward(const struct ct_node *node, int n, const float *x, co
 
 	for (int c = 0; c < node->shape.c; c++) {
 		double mean = stat[2 * c], scale = (double)gamma[c] * stat[2 * c + 1];
+
 		for (int i = 0; i < n; i++) {
 			const float *p = plane_of(node, x, i, c);
 			float *out = y + (p - x);
+
 			for (size_t o = 0; o < plane; o++)
 				out[o] = (float)(((double)p[o] - mean) * scale + (double)beta[c]);
 		}
@@ -126,8 +132,10 @@ static void gradient_sums(const struct ct_node *node, int n, const float *x, con
 
 	for (int c = 0; c < node->shape.c; c++) {
 		double mean = stat[2 * c], inv = stat[2 * c + 1], sum = 0, dot = 0;
+
 		for (int i = 0; i < n; i++) {
 			const float *p = plane_of(node, x, i, c), *d = plane_of(node, dy, i, c);
+
 			for (size_t o = 0; o < plane; o++) {
 				sum += (double)d[o];
 				dot += (double)d[o] * ((double)p[o] - mean) * inv;
@@ -162,11 +170,14 @@ void ct_batch_norm_backward_data(const struct ct_node *node, int n, const float 
 		double mean = stat[2 * c], inv = stat[2 * c + 1];
 		/* Fixed statistics do not depend on x. */
 		double sum = node->fixed_stats ? 0 : sums[c], dot = node->fixed_stats ? 0 : sums[c_count + c];
+
 		for (int i = 0; i < n; i++) {
 			const float *p = plane_of(node, x, i, c), *d = plane_of(node, dy, i, c);
 			float *out = dx + (p - x);
+
 			for (size_t o = 0; o < plane; o++) {
 				double xh = ((double)p[o] - mean) * inv;
+
 				out[o] += (float)((double)gamma[c] * inv *
 						  ((double)d[o] - sum / count - xh * dot / count));
 			}

@@ -18,6 +18,7 @@ void ct_dropout_mask(uint64_t seed, uint64_t step, int node, uint64_t row, float
 	memcpy(&keep_bits, &keep, sizeof(keep_bits));
 	for (size_t i = 0; i < n; i += 64) {
 		const uint32_t inner[4] = {(uint32_t)(i / 4), CT_RNG_DROPOUT, (uint32_t)row, (uint32_t)(row >> 32)};
+
 		ct_philox4x32_x16(inner, derived, word);
 		/* Avoid a branch, which would be unpredictable. */
 		for (int j = 0; j < 64; j++)

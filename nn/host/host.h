@@ -42,8 +42,8 @@ void ct_batch_norm_running(const struct ct_node *node, const float *running_mean
 void ct_batch_norm_forward(const struct ct_node *node, int n, const float *x, const float *gamma, const float *beta,
 			   const double *stat, float *y);
 /* With xh = (x - mean) * inv and m values: dx += gamma * inv * (dy - sum(dy)/m - xh * sum(dy * xh)/m). The sums and m
- * cover all ranks. dgamma and dbeta cover only this rank, because gradients are summed over ranks later; they may be NULL.
- * With fixed statistics (ct_node.fixed_stats), which do not depend on x, dx += gamma * inv * dy. */
+ * cover all ranks. dgamma and dbeta cover only this rank, because gradients are summed over ranks later; they may be
+ * NULL. With fixed statistics (ct_node.fixed_stats), which do not depend on x, dx += gamma * inv * dy. */
 void ct_batch_norm_backward_sums(const struct ct_node *node, int n, const float *x, const float *dy, double *stat,
 				 float *dgamma, float *dbeta);
 void ct_batch_norm_backward_data(const struct ct_node *node, int n, const float *x, const float *gamma, const float *dy,

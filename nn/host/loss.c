@@ -153,6 +153,7 @@ static double row_loss(const struct block *b, const float *z, const struct targe
 		loss += (double)t->weight_b * (log_sum - (double)z[t->b]);
 	if (b->smoothing > 0) {
 		double total = 0;
+
 		for (int j = 0; j < b->k; j++)
 			total += b->class_weights ? (double)b->class_weights[j] * (double)z[j] : (double)z[j];
 		loss += (double)b->smoothing * ((double)b->mean_weight * log_sum - total / b->k);
@@ -185,6 +186,7 @@ static void xent_rows(void *arg, int64_t begin, int64_t end)
 
 	for (int i = (int)begin; i < (int)end; i++) {
 		const size_t at = (size_t)(b->first + i) * (size_t)b->k;
+
 		b->loss[i] = xent_row(b, i, b->logits + at, b->dlogits ? b->dlogits + at : NULL);
 	}
 }
@@ -197,8 +199,10 @@ static void mse_rows(void *arg, int64_t begin, int64_t end)
 	for (int i = (int)begin; i < (int)end; i++) {
 		const size_t at = (size_t)(b->first + i) * (size_t)b->k;
 		double sum = 0;
+
 		for (size_t j = at; j < at + (size_t)b->k; j++) {
 			const float diff = b->logits[j] - b->batch->targets[j];
+
 			sum += (double)diff * (double)diff;
 			if (b->dlogits)
 				b->dlogits[j] = slope * diff;
@@ -212,6 +216,7 @@ static void add_rows(struct block *b, int threads, ct_range_fn rows, struct ct_m
 {
 	for (b->first = 0; b->first < b->batch->n; b->first += BLOCK_ROWS) {
 		const int left = b->batch->n - b->first, n = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+
 		ct_parallel_for(threads, n, GRAIN_ELEMS / b->k, rows, b);
 		for (int i = 0; i < n; i++) {
 			m->loss += b->loss[i];

@@ -75,6 +75,7 @@ static void lars_sums(void *arg, int64_t begin, int64_t end)
 
 	for (int64_t i = begin; i < end; i++) {
 		const struct ct_chunk *c = &p->u->chunks[i];
+
 		if (!p->u->segments[c->segment].adapt)
 			continue;
 		p->u->sums[2 * i] = p->kernels->sum_squares(c->n, p->params + c->offset);
@@ -103,6 +104,7 @@ static void sgd_chunks(void *arg, int64_t begin, int64_t end)
 	for (int64_t i = begin; i < end; i++) {
 		const struct ct_chunk *k = &p->u->chunks[i];
 		struct ct_sgd_coefs c = p->sgd;
+
 		c.lr = p->u->of[k->segment].step;
 		c.weight_decay = p->u->of[k->segment].weight_decay;
 		c.clip = p->u->of[k->segment].clip;
@@ -120,6 +122,7 @@ static void step_sgd(struct pass *p, float clip)
 		for_chunks(p, lars_sums);
 	for (int i = 0; i < u->n_segments; i++) {
 		const struct ct_segment *s = &u->segments[i];
+
 		u->of[i] = (struct ct_factors){.clip = clip,
 					       .weight_decay = s->decay ? (float)u->opts.weight_decay : 0.0f,
 					       .step = (float)(p->step->lr * s->lr_factor)};
@@ -135,6 +138,7 @@ static void lamb_moments(void *arg, int64_t begin, int64_t end)
 
 	for (int64_t i = begin; i < end; i++) {
 		const struct ct_chunk *k = &p->u->chunks[i];
+
 		if (p->u->segments[k->segment].adapt)
 			p->kernels->lamb_moments(k->n, p->params + k->offset, p->grads + k->offset,
 						 p->state[0] + k->offset, p->state[1] + k->offset, &p->lamb,
@@ -151,6 +155,7 @@ static void adam_chunks(void *arg, int64_t begin, int64_t end)
 		float *w = p->params + k->offset, *m = p->state[0] + k->offset, *v = p->state[1] + k->offset;
 		struct ct_adam_coefs c = p->adam;
 		struct ct_lamb_coefs l = p->lamb;
+
 		if (p->u->segments[k->segment].adapt) {
 			l.step = p->u->of[k->segment].step;
 			p->kernels->lamb_apply(k->n, w, m, v, &l);
@@ -201,19 +206,22 @@ static void step_adam(struct pass *p, float clip)
 	for (int i = 0; i < u->n_segments; i++) {
 		const struct ct_segment *s = &u->segments[i];
 		const double lr = p->step->lr * s->lr_factor;
-		u->of[i] = (struct ct_factors){
-			.weight_decay = s->decay && l2 ? (float)u->opts.weight_decay : 0.0f,
-			.shrink = s->decay && !l2 ? (float)(1 - lr * u->opts.weight_decay) : 1.0f,
-			.step = (float)(lr / bias1)};
+
+		u->of[i] =
+			(struct ct_factors){.weight_decay = s->decay && l2 ? (float)u->opts.weight_decay : 0.0f,
+					    .shrink = s->decay && !l2 ? (float)(1 - lr * u->opts.weight_decay) : 1.0f,
+					    .step = (float)(lr / bias1)};
 		if (s->adapt) {
 			double w2 = segment_sum(u, s, 0), u2 = segment_sum(u, s, 1);
+
 			u->of[i].step = (float)(lr * (w2 > 0 && u2 > 0 ? sqrt(w2 / u2) : 1));
 		}
 	}
 	for_chunks(p, adam_chunks);
 }
 
-/* Computes the factor of the gradient; stops all updates if the norm is not finite while clipping or its check is on. */
+/* Computes the factor of the gradient; stops all updates if the norm is not finite while clipping or its check is on.
+ */
 static enum ct_status clip_gradient(struct pass *p, float *norm_out, float *factor_out)
 {
 	const struct ct_optim_opts *o = &p->u->opts;
@@ -332,6 +340,7 @@ static void swap_chunks(void *arg, int64_t begin, int64_t end)
 
 	for (size_t i = 0; i < n; i++) {
 		float t = a[i];
+
 		a[i] = b[i];
 		b[i] = t;
 	}

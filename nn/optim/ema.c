@@ -31,11 +31,13 @@ static enum ct_status plan_spans(ct_ema *e)
 	CT_TRY_ALLOC(e->spans = CT_NEW_ARRAY(struct ct_span, (size_t)(net->n_slices + n_buffers)));
 	for (int i = 0; i < net->n_slices; i++) {
 		const size_t end = i + 1 < net->n_slices ? net->slices[i + 1].offset : net->arena_elems;
+
 		if (!ct_graph_param(net->graph, net->slices[i].param)->frozen)
 			add_span(e, e->params, net->slices[i].offset, end);
 	}
 	for (int i = 0; i < n_buffers; i++) {
 		const struct ct_param *b = ct_graph_buffer(net->graph, i);
+
 		if (!ct_graph_node(net->graph, b->node)->fixed_stats)
 			add_span(e, e->buffers, net->buffer_offset[i], net->buffer_offset[i] + b->n);
 	}
@@ -92,6 +94,7 @@ enum ct_status ct_ema_update(ct_ema *e)
 	ct_ema_posted_again(e);
 	for (int i = 0; i < e->n_spans; i++) {
 		const struct ct_span *s = &e->spans[i];
+
 		CT_TRY(ops->average(e->net, s, s->arena == e->params ? e->net->params : e->net->buffers, e->decay));
 	}
 	return CT_OK;

@@ -38,7 +38,8 @@ enum ct_status ct_lr_factors_check(const char *const *rules, int n, const ct_gra
 		struct rule r;
 
 		if (!parse(rules[i], &r))
-			return CT_FAIL_HINT(CT_CONFIG, "write PATTERN=FACTOR with a factor above 0, for example \"fc.*=10\"",
+			return CT_FAIL_HINT(CT_CONFIG,
+					    "write PATTERN=FACTOR with a factor above 0, for example \"fc.*=10\"",
 					    "\"%s\" is not a factor of the learning rate", rules[i]);
 		if (g && !matches_any(g, r.pattern))
 			return ct_error_hinted(

@@ -23,8 +23,8 @@ static const struct kind {
 	const char *title; /* in messages */
 	unsigned options;
 	bool adapts; /* weights have a trust ratio, and other parameters have no weight decay */
-	const char *states
-		[CT_OPTIM_MAX_STATES]; /* their names; an optimizer with MOMENTUM has states only if it is above 0 */
+	const char *states[CT_OPTIM_MAX_STATES]; /* their names; an optimizer with MOMENTUM has states only if it is
+						    above 0 */
 } kinds[] = {
 	[CT_SGD] = {"SGD", MOMENTUM | NESTEROV, false, {"momentum_buffer"}},
 	[CT_ADAM] = {"Adam", BETAS | EPS, false, {"exp_avg", "exp_avg_sq"}},
@@ -93,6 +93,7 @@ static void plan_segments(ct_optim *o)
 		bool decay = weight || (!adaptive && opts->decay_norm_bias), adapt = weight && adaptive;
 		double factor = ct_lr_factor_of(opts->lr_factors, opts->n_lr_factors, net->graph, s->param);
 		struct ct_segment *last = n ? &o->segments[n - 1] : NULL;
+
 		if (param->frozen)
 			continue;
 		if (last && last->offset + last->n == s->offset && !adapt && !last->adapt && last->decay == decay &&
@@ -115,6 +116,7 @@ static enum ct_status plan_chunks(ct_optim *o)
 
 	for (int i = 0; i < u->n_segments; i++) {
 		struct ct_segment *s = &o->segments[i];
+
 		s->first_chunk = u->n_chunks;
 		s->n_chunks = (int64_t)((s->n + CT_CHUNK_ELEMS - 1) / CT_CHUNK_ELEMS);
 		u->n_chunks += s->n_chunks;
@@ -125,6 +127,7 @@ static enum ct_status plan_chunks(ct_optim *o)
 	for (int i = 0; i < u->n_segments; i++) {
 		const struct ct_segment *s = &u->segments[i];
 		struct ct_chunk *c = o->chunks + s->first_chunk;
+
 		for (size_t at = 0; at < s->n; at += CT_CHUNK_ELEMS)
 			*c++ = (struct ct_chunk){s->offset + at,
 						 s->n - at < CT_CHUNK_ELEMS ? s->n - at : CT_CHUNK_ELEMS, i};

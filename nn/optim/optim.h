@@ -1,34 +1,31 @@
 /* Optimizers, which update the parameter and state arenas of a net from its gradient arena. State arenas have the
  * layout of the parameter arena, so ct_net_export and ct_net_import can convert them as well. The formulas are those of
- * torch.optim.SGD (with dampening 0), Adam and AdamW. As in PyTorch, coefficients are computed in double and rounded to float
- * once per step. Results depend neither on the vector width of the machine nor on the number of threads.
+ * torch.optim.SGD (with dampening 0), Adam and AdamW. As in PyTorch, coefficients are computed in double and rounded to
+ * float once per step. Results depend neither on the vector width of the machine nor on the number of threads.
  *
  * An update is posted to the engine's stream, and the device decides whether to apply it. If the loss is not finite, or
  * if the gradient norm is not finite while clipping or opts.check_norm is on, this update and all later ones change
- * nothing. This includes updates of the EMA weights. Therefore the weights keep their last good values, no matter how late the host notices
- * the problem.
+ * nothing. This includes updates of the EMA weights. Therefore the weights keep their last good values, no matter how
+ * late the host notices the problem.
  *
- * With precision fp16, small gradients would be rounded to 0. Therefore the backward pass multiplies the gradient of the
- * loss by the loss scale, and the update divides the gradients by it, before their norm is computed and clipped
- * (Micikevicius et al., "Mixed precision training", 2018). The scale is device memory and is adjusted by the update, as by
- * torch.amp.GradScaler: if a gradient, summed over all ranks, is not finite, the update is skipped and the scale is
+ * With precision fp16, small gradients would be rounded to 0. Therefore the backward pass multiplies the gradient of
+ * the loss by the loss scale, and the update divides the gradients by it, before their norm is computed and clipped
+ * (Micikevicius et al., "Mixed precision training", 2018). The scale is device memory and is adjusted by the update, as
+ * by torch.amp.GradScaler: if a gradient, summed over all ranks, is not finite, the update is skipped and the scale is
  * halved; after opts.loss_scale_interval updates in a row that were not skipped, it is doubled. As with PyTorch's, a
- * skipped update does not change parameters and optimizer states, and does not count in the bias correction of Adam, AdamW
- * and LAMB. The learning rate, running statistics and EMA weights advance nevertheless. If the scale falls below
+ * skipped update does not change parameters and optimizer states, and does not count in the bias correction of Adam,
+ * AdamW and LAMB. The learning rate, running statistics and EMA weights advance nevertheless. If the scale falls below
  * CT_LOSS_SCALE_MIN, this update and all later ones change nothing.
  *
- * For large batches, there are two more optimizers. g is the gradient after clipping, and |x| is the L2 norm of one parameter
- * tensor:
- *   LARS  You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, in the form of NVIDIA Apex
- *         (LARC without clipping): SGD with momentum, in which the learning rate multiplies the momentum buffer. As the
- *         gradient, it uses
- *             q (g + weight_decay w),   q = trust |w| / (|g| + weight_decay |w| + 1e-8)
- *         or g itself if |w| or |g| is 0
- *   LAMB  You et al., "Large batch optimization for deep learning", 2020, algorithm 2 with phi(z) = z:
- *             u = m' / (sqrt(v') + eps) + weight_decay w,   w -= lr |w| / |u| u
- *         m' and v' are the bias-corrected moments of Adam. If |w| or |u| is 0, then w -= lr u
- * These formulas apply to the weights of linear and convolution layers. Biases and batch-norm parameters have neither a
- * trust ratio nor weight decay. They are updated by plain SGD with momentum (LARS) or by Adam (LAMB). */
+ * For large batches, there are two more optimizers. g is the gradient after clipping, and |x| is the L2 norm of one
+ * parameter tensor: LARS  You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, in the form of
+ * NVIDIA Apex (LARC without clipping): SGD with momentum, in which the learning rate multiplies the momentum buffer. As
+ * the gradient, it uses q (g + weight_decay w),   q = trust |w| / (|g| + weight_decay |w| + 1e-8) or g itself if |w| or
+ * |g| is 0 LAMB  You et al., "Large batch optimization for deep learning", 2020, algorithm 2 with phi(z) = z: u = m' /
+ * (sqrt(v') + eps) + weight_decay w,   w -= lr |w| / |u| u m' and v' are the bias-corrected moments of Adam. If |w| or
+ * |u| is 0, then w -= lr u These formulas apply to the weights of linear and convolution layers. Biases and batch-norm
+ * parameters have neither a trust ratio nor weight decay. They are updated by plain SGD with momentum (LARS) or by Adam
+ * (LAMB). */
 #ifndef CT_NN_OPTIM_OPTIM_H
 #define CT_NN_OPTIM_OPTIM_H
 
@@ -56,8 +53,8 @@ struct ct_optim_opts {
 	const char *const *lr_factors;
 	int n_lr_factors;
 };
-/* Fails with CT_CONFIG if a rule is not of this form, or if no parameter of g matches it. If g is NULL, only the form is
- * checked. */
+/* Fails with CT_CONFIG if a rule is not of this form, or if no parameter of g matches it. If g is NULL, only the form
+ * is checked. */
 enum ct_status ct_lr_factors_check(const char *const *rules, int n, const ct_graph *g) CT_MUST_CHECK;
 /* Returns the factor of a parameter. The rules are valid. */
 double ct_lr_factor_of(const char *const *rules, int n, const ct_graph *g, int param);
@@ -72,15 +69,15 @@ ct_net *ct_optim_net(const ct_optim *o);
 /* Makes each update check that the loss is finite. When an update runs, element i of `scalars` (CT_F32) must contain
  * the loss, summed over all ranks. */
 void ct_optim_watch_loss(ct_optim *o, const ct_arena *scalars, size_t i);
-/* If the net is a stage of a pipeline, the norm of the gradient also includes the other stages: sum(user, &s) adds up s,
- * the sum of the squares, over the stages. It is called by updates that compute the norm. Only on the CPU device. */
+/* If the net is a stage of a pipeline, the norm of the gradient also includes the other stages: sum(user, &s) adds up
+ * s, the sum of the squares, over the stages. It is called by updates that compute the norm. Only on the CPU device. */
 void ct_optim_sum_stages(ct_optim *o, enum ct_status (*sum)(void *user, double *s), void *user);
 /* Begins the next update: writes its number and its learning rate to args. Post args (ct_net_post_step_args) before
  * the update. */
 void ct_optim_begin(ct_optim *o, double lr, struct ct_step_args *args);
 /* Posts one update, which uses the gradients in the net's arena, and the number and the learning rate in the step
- * arguments. If opts.clip_norm is above 0, opts.check_norm is set, the loss is scaled, or, on CPUs, the step arguments request
- * it, it also computes the norm of the gradient before clipping. */
+ * arguments. If opts.clip_norm is above 0, opts.check_norm is set, the loss is scaled, or, on CPUs, the step arguments
+ * request it, it also computes the norm of the gradient before clipping. */
 enum ct_status ct_optim_post(ct_optim *o) CT_MUST_CHECK;
 /* Call this when a recording of the update is posted again. Marks the parameters and states as changed. */
 void ct_optim_posted_again(ct_optim *o);

@@ -25,6 +25,7 @@ BODY void sgd_momentum(size_t n, float *restrict p, const float *restrict g, flo
 	for (size_t i = 0; i < n; i++) {
 		float d = clip * g[i] + wd * p[i];
 		float buf = momentum * m[i] + d;
+
 		m[i] = buf;
 		p[i] -= lr * buf;
 	}
@@ -38,6 +39,7 @@ BODY void sgd_nesterov(size_t n, float *restrict p, const float *restrict g, flo
 	for (size_t i = 0; i < n; i++) {
 		float d = clip * g[i] + wd * p[i];
 		float buf = momentum * m[i] + d;
+
 		m[i] = buf;
 		p[i] -= lr * (d + momentum * buf);
 	}
@@ -64,6 +66,7 @@ BODY void adam_loop(size_t n, float *restrict p, const float *restrict g, float 
 		float d = with_l2 ? clip * g[i] + l2 * p[i] : clip * g[i];
 		float avg = m[i] + rest1 * (d - m[i]);
 		float sq = beta2 * v[i] + rest2 * (d * d);
+
 		m[i] = avg;
 		v[i] = sq;
 		p[i] = p[i] * shrink - step * avg / (sqrtf(sq) * bias2 + eps);
@@ -92,9 +95,11 @@ BODY void lamb_moments(size_t n, const float *restrict p, const float *restrict 
 
 	for (size_t i = 0; i < n; i += LANES) {
 		int lanes = n - i < LANES ? (int)(n - i) : LANES;
+
 		for (int l = 0; l < lanes; l++) {
 			size_t k = i + (size_t)l;
 			float d = c.clip * g[k];
+
 			m[k] += c.one_minus_beta1 * (d - m[k]);
 			v[k] = c.beta2 * v[k] + c.one_minus_beta2 * (d * d);
 			float u = lamb_update(p[k], m[k], v[k], &c);

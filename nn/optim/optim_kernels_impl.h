@@ -1,7 +1,7 @@
-/* Elementwise kernels of optimizers, EMA weights and conversions over contiguous ranges, with the widest vectors of the CPU. The
- * same source is compiled for several instruction sets, each with its own table of kernels. Floating-point contraction
- * is off (-ffp-contract=off), so every vector width gives bit-identical results. target_clones is not used, because its
- * ifunc resolvers run before the thread sanitizer is initialized. */
+/* Elementwise kernels of optimizers, EMA weights and conversions over contiguous ranges, with the widest vectors of the
+ * CPU. The same source is compiled for several instruction sets, each with its own table of kernels. Floating-point
+ * contraction is off (-ffp-contract=off), so every vector width gives bit-identical results. target_clones is not used,
+ * because its ifunc resolvers run before the thread sanitizer is initialized. */
 #ifndef CT_NN_OPTIM_OPTIM_KERNELS_IMPL_H
 #define CT_NN_OPTIM_OPTIM_KERNELS_IMPL_H
 

@@ -1,8 +1,7 @@
-/* Learning-rate schedules. The learning rate is a pure function of the optimizer step (0 is the first update), except with
- * plateau, which also depends on evaluations (struct ct_plateau). The
- * formulas are the closed forms of torch.optim.lr_scheduler. With warm-up, the main schedule counts its steps from
- * the end of the warm-up, as SequentialLR(LinearLR, schedule) does. After total_steps, the learning rate keeps its
- * last value. */
+/* Learning-rate schedules. The learning rate is a pure function of the optimizer step (0 is the first update), except
+ * with plateau, which also depends on evaluations (struct ct_plateau). The formulas are the closed forms of
+ * torch.optim.lr_scheduler. With warm-up, the main schedule counts its steps from the end of the warm-up, as
+ * SequentialLR(LinearLR, schedule) does. After total_steps, the learning rate keeps its last value. */
 #ifndef CT_NN_OPTIM_SCHEDULE_H
 #define CT_NN_OPTIM_SCHEDULE_H
 
@@ -46,14 +45,14 @@ double ct_schedule_lr(const struct ct_schedule *s, uint64_t step);
 struct ct_plateau_opts {
 	double gamma, min_lr; /* the learning rate becomes the larger of gamma * lr and min_lr */
 	double threshold;     /* an evaluation is better if it improves the best one by more than this fraction of it */
-	uint32_t patience;    /* so many evaluations in a row that are not better change nothing; the next one reduces */
-	uint32_t cooldown;    /* after a reduction, so many evaluations do not count */
-	bool larger;          /* larger values are better */
+	uint32_t patience; /* so many evaluations in a row that are not better change nothing; the next one reduces */
+	uint32_t cooldown; /* after a reduction, so many evaluations do not count */
+	bool larger;       /* larger values are better */
 };
 /* Initially, scale is 1, and the other members are 0. */
 struct ct_plateau {
-	double scale;   /* of the learning rate */
-	double best;    /* valid if n_since is above 0 */
+	double scale;               /* of the learning rate */
+	double best;                /* valid if n_since is above 0 */
 	uint32_t n_since, cooldown; /* n_since: evaluations since the best one, including it */
 };
 /* Notes the result of an evaluation. Returns true if it reduces the scale. */

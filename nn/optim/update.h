@@ -47,7 +47,8 @@ struct ct_update {
 /* Coefficients that differ between the segments of one update. */
 struct ct_factors {
 	float clip, weight_decay, shrink;
-	float step; /* the factor of the update: the learning rate, divided by Adam's bias correction or times a trust ratio */
+	float step; /* the factor of the update: the learning rate, divided by Adam's bias correction or times a trust
+		       ratio */
 };
 
 #endif

@@ -137,17 +137,15 @@ static enum ct_status run_clear(const void *args)
 
 enum ct_status ct__ref_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads)
 {
-	struct op op = {.p = (struct ref_program *)base,
-			.scale = opts->scale,
-			.dy = opts->dy,
-			.dx = opts->dx,
-			.grads = grads};
+	struct op op = {
+		.p = (struct ref_program *)base, .scale = opts->scale, .dy = opts->dy, .dx = opts->dx, .grads = grads};
 	ct_net *net = base->net;
 
 	CT_TRY(post(&op, run_clear));
 	for (op.id = ct_graph_n_nodes(base->graph) - 1; op.id > 0; op.id--) {
 		const struct ct_node *node = ct_graph_node(base->graph, op.id);
 		int64_t start = base->profile ? ct_now_ns() : 0;
+
 		CT_TRY(post_backward(&op));
 		if (base->profile)
 			ct__program_add_time(base, op.id, true, start, ct_now_ns());

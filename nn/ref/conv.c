@@ -8,6 +8,7 @@ void ct__ref_linear_forward(int n, int features, int k, const float *x, const fl
 		for (int j = 0; j < k; j++) {
 			const float *xi = x + (size_t)i * (size_t)features, *wj = w + (size_t)j * (size_t)features;
 			double sum = b ? (double)b[j] : 0;
+
 			for (int f = 0; f < features; f++)
 				sum += (double)xi[f] * (double)wj[f];
 			y[(size_t)i * (size_t)k + (size_t)j] = (float)sum;
@@ -23,6 +24,7 @@ static void weighted_rows(int terms, int features, const float *coef, size_t coe
 	for (int t = 0; t < terms; t++) {
 		double c = (double)coef[(size_t)t * coef_stride];
 		const float *row = rows + (size_t)t * (size_t)features;
+
 		for (int f = 0; f < features; f++)
 			acc[f] += c * (double)row[f];
 	}
@@ -43,6 +45,7 @@ void ct__ref_linear_backward(int n, int features, int k, const float *x, const f
 	}
 	for (int j = 0; db && j < k; j++) {
 		double sum = 0;
+
 		for (int i = 0; i < n; i++)
 			sum += (double)dy[(size_t)i * (size_t)k + (size_t)j];
 		db[j] = (float)sum;
@@ -100,14 +103,17 @@ void ct__ref_conv_forward(const struct ct_node *node, struct ct_shape in, int n,
 			for (int cg = 0; cg < z.c_per_group; cg++) {
 				int c = k / z.k_per_group * z.c_per_group + cg;
 				const float *plane = x + ((size_t)i * (size_t)in.c + (size_t)c) * z.in_plane;
+
 				for (int rs = 0; rs < z.taps; rs++) {
 					struct tap t = tap_at(node, in, rs / node->win.s, rs % node->win.s);
 					double weight = (double)
 						w[((size_t)k * (size_t)z.c_per_group + (size_t)cg) * (size_t)z.taps +
 						  (size_t)rs];
+
 					for (int oh = t.oh0; oh < t.oh1; oh++) {
 						const float *row = plane + (ptrdiff_t)(oh * sh + t.dh) * in.w;
 						double *out = acc + (size_t)oh * (size_t)node->shape.w;
+
 						for (int ow = t.ow0; ow < t.ow1; ow++)
 							out[ow] += weight * (double)row[ow * sw + t.dw];
 					}
@@ -129,17 +135,21 @@ static void conv_backward_data(const struct ct_node *node, struct ct_shape in, i
 	for (int i = 0; i < n; i++) {
 		for (int c = 0; c < in.c; c++) {
 			int g = c / z.c_per_group, cg = c % z.c_per_group;
+
 			memset(acc, 0, z.in_plane * sizeof(*acc));
 			for (int k = g * z.k_per_group; k < (g + 1) * z.k_per_group; k++) {
 				const float *plane = dy + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane;
+
 				for (int rs = 0; rs < z.taps; rs++) {
 					struct tap t = tap_at(node, in, rs / node->win.s, rs % node->win.s);
 					double weight = (double)
 						w[((size_t)k * (size_t)z.c_per_group + (size_t)cg) * (size_t)z.taps +
 						  (size_t)rs];
+
 					for (int oh = t.oh0; oh < t.oh1; oh++) {
 						const float *row = plane + (size_t)oh * (size_t)node->shape.w;
 						double *out = acc + (ptrdiff_t)(oh * sh + t.dh) * in.w;
+
 						for (int ow = t.ow0; ow < t.ow1; ow++)
 							out[ow * sw + t.dw] += weight * (double)row[ow];
 					}
@@ -164,9 +174,11 @@ static double weight_gradient(const struct ct_node *node, struct ct_shape in, in
 	for (int i = 0; i < n; i++) {
 		const float *plane = x + ((size_t)i * (size_t)in.c + (size_t)c) * z.in_plane;
 		const float *grad = dy + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane;
+
 		for (int oh = t.oh0; oh < t.oh1; oh++) {
 			const float *row = plane + (ptrdiff_t)(oh * node->win.stride_h + t.dh) * in.w;
 			const float *out = grad + (size_t)oh * (size_t)node->shape.w;
+
 			for (int ow = t.ow0; ow < t.ow1; ow++)
 				sum += (double)out[ow] * (double)row[ow * node->win.stride_w + t.dw];
 		}
@@ -184,14 +196,17 @@ void ct__ref_conv_backward(const struct ct_node *node, struct ct_shape in, int n
 	for (int k = 0; dw && k < node->shape.c; k++) {
 		for (int cg = 0; cg < z.c_per_group; cg++) {
 			int c = k / z.k_per_group * z.c_per_group + cg;
+
 			for (int rs = 0; rs < z.taps; rs++)
 				dw[at++] = (float)weight_gradient(node, in, n, x, dy, k, c, rs);
 		}
 	}
 	for (int k = 0; db && k < node->shape.c; k++) {
 		double sum = 0;
+
 		for (int i = 0; i < n; i++) {
 			const float *plane = dy + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane;
+
 			for (size_t o = 0; o < z.out_plane; o++)
 				sum += (double)plane[o];
 		}

@@ -100,7 +100,7 @@ static enum ct_status alloc_value(struct ref_program *p, int id, size_t n, size_
 	if (node->op == CT_OP_BATCH_NORM)
 		CT_TRY_ALLOC(v->stat = CT_NEW_ARRAY(double, CT_BATCH_NORM_STATS(node->shape.c)));
 	if (node->op == CT_OP_MAX_POOL) {
-		CT_TRY_ALLOC(v->argmax = CT_NEW_ARRAY(int32_t, v->elems * n));
+		CT_TRY_ALLOC(v->argmax = CT_NEW_ARRAY(int32_t, v->elems *n));
 		*bytes += v->elems * n * sizeof(int32_t);
 	}
 	return CT_OK;
@@ -164,6 +164,7 @@ static void load_input(const struct ref_program *p, const struct ct_batch *b)
 		for (int pos = 0; pos < s.h * s.w; pos++) {
 			for (int c = 0; c < s.c; c++) {
 				float v = (float)*bytes++ / 255.0f;
+
 				x[((size_t)i * (size_t)s.c + (size_t)c) * (size_t)(s.h * s.w) + (size_t)pos] =
 					(v - o->mean[c]) / o->std[c];
 			}
@@ -324,6 +325,7 @@ static enum ct_status ref_forward(ct_program *base, const struct ct_batch *b, st
 	CT_TRY(post(&op, run_input));
 	for (op.id = 1; op.id < ct_graph_n_nodes(base->graph); op.id++) {
 		int64_t start = base->profile ? ct_now_ns() : 0;
+
 		if (ct_graph_node(base->graph, op.id)->op == CT_OP_BATCH_NORM)
 			CT_TRY(post_norm(&op));
 		else

@@ -30,9 +30,11 @@ void ct__ref_max_pool_forward(const struct ct_node *node, struct ct_shape in, in
 	for (int plane = 0; plane < p.n; plane++, x += p.in_h * p.in_w) {
 		for (int pos = 0; pos < p.out_h * p.out_w; pos++, o++) {
 			int best = -1;
+
 			for (int t = 0; t < node->win.r * node->win.s; t++) {
 				int i = source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s,
 					       t % node->win.s);
+
 				if (i >= 0 && (best < 0 || x[i] > x[best] || (isnan(x[i]) && !isnan(x[best]))))
 					best = i;
 			}
@@ -63,9 +65,11 @@ void ct__ref_avg_pool_forward(const struct ct_node *node, struct ct_shape in, in
 		for (int pos = 0; pos < p.out_h * p.out_w; pos++, o++) {
 			double sum = 0;
 			int count = 0;
+
 			for (int t = 0; t < node->win.r * node->win.s; t++) {
 				int i = source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s,
 					       t % node->win.s);
+
 				if (i >= 0) {
 					sum += (double)x[i];
 					count++;
@@ -84,12 +88,14 @@ void ct__ref_avg_pool_backward(const struct ct_node *node, struct ct_shape in, i
 	for (int plane = 0; plane < p.n; plane++, dx += p.in_h * p.in_w) {
 		for (int pos = 0; pos < p.out_h * p.out_w; pos++, o++) {
 			int taps = node->win.r * node->win.s, count = 0;
+
 			for (int t = 0; t < taps; t++)
 				count += source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s,
 						t % node->win.s) >= 0;
 			for (int t = 0; t < taps; t++) {
 				int i = source(node, &p, pos / p.out_w, pos % p.out_w, t / node->win.s,
 					       t % node->win.s);
+
 				if (i >= 0)
 					dx[i] += dy[o] / (float)count;
 			}

@@ -246,10 +246,7 @@ static void test_failure(void **state)
 	close_rig(&r);
 }
 
-#define ON(kind, fn)                                                      \
-	{                                                                 \
-#fn "(" kind ")", fn, NULL, NULL, (void *)(uintptr_t)kind \
-	}
+#define ON(kind, fn) {#fn "(" kind ")", fn, NULL, NULL, (void *)(uintptr_t)kind}
 #define ON_ALL(fn) ON("cpu", fn), ON("lazy", fn)
 
 int main(void)

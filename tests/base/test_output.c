@@ -107,8 +107,8 @@ static void test_socket_that_nobody_reads(void **state)
 	close(p[0]);
 }
 
-/* Writes until the pipe and the buffer are full but for a few bytes: a short line must not overtake the missing ones. Then the
- * reader wakes up, and the rest arrives. */
+/* Writes until the pipe and the buffer are full but for a few bytes: a short line must not overtake the missing ones.
+ * Then the reader wakes up, and the rest arrives. */
 static void flood_and_go_on(int ready)
 {
 	ct_output_never_wait();

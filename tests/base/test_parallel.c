@@ -58,6 +58,7 @@ static void test_partition(void **state)
 	for (size_t s = 0; s < CT_ARRAY_LEN(sizes); s++) {
 		for (int threads = 1; threads <= 9; threads++) {
 			const int64_t n = sizes[s], want = n < threads ? n : threads;
+
 			run_recorded(&r, threads, n, 1);
 			assert_int_equal(r.ranges, want);
 			for (int64_t i = 0; i < want; i++)

@@ -34,9 +34,11 @@ static void test_sixteen_blocks_at_once(void **state)
 	(void)state;
 	for (uint32_t first = 0xfffffff8u - 16; first != 8; first += 4) { /* also across the wrap of the counter */
 		const uint32_t ctr[4] = {first, 4, first * 7, ~first};
+
 		ct_philox4x32_x16(ctr, key, all);
 		for (uint32_t i = 0; i < 16; i++) {
 			const uint32_t at[4] = {first + i, ctr[1], ctr[2], ctr[3]};
+
 			ct_philox4x32(at, key, one);
 			for (int word = 0; word < 4; word++)
 				assert_int_equal(all[4 * i + (uint32_t)word], one[word]);

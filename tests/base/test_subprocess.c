@@ -25,9 +25,9 @@ static void test_output(void **state)
 	assert_string_equal(ct_str_text(&out), "one\ntwo\n");
 	ct_str_clear(&out);
 	/* More than a pipe can hold, on both outputs. */
-	assert_int_equal(
-		ct_subprocess_run(SHELL("head -c 300000 /dev/zero | tr '\\0' x; head -c 300000 /dev/zero >&2"), soon(), &out),
-		CT_OK);
+	assert_int_equal(ct_subprocess_run(SHELL("head -c 300000 /dev/zero | tr '\\0' x; head -c 300000 /dev/zero >&2"),
+					   soon(), &out),
+			 CT_OK);
 	assert_int_equal(out.len, 300000);
 	ct_str_release(&out);
 }
@@ -37,9 +37,12 @@ static void test_failures(void **state)
 	struct ct_str out = {0};
 
 	(void)state;
-	assert_int_equal(ct_subprocess_run((const char *const[]){"ctrain-no-such-program", NULL}, soon(), &out), CT_NOT_FOUND);
+	assert_int_equal(ct_subprocess_run((const char *const[]){"ctrain-no-such-program", NULL}, soon(), &out),
+			 CT_NOT_FOUND);
 	assert_non_null(strstr(ct_error_message(), "ctrain-no-such-program"));
-	assert_int_equal(ct_subprocess_run(SHELL("echo some; echo first >&2; echo the reason >&2; exit 3"), soon(), &out), CT_IO);
+	assert_int_equal(
+		ct_subprocess_run(SHELL("echo some; echo first >&2; echo the reason >&2; exit 3"), soon(), &out),
+		CT_IO);
 	assert_non_null(strstr(ct_error_message(), "sh failed with exit code 3: the reason"));
 	assert_string_equal(ct_str_text(&out), "some\n");
 	assert_int_equal(ct_subprocess_run(SHELL("kill -9 $$"), soon(), &out), CT_IO);
@@ -52,8 +55,9 @@ static void test_deadline(void **state)
 	struct ct_str out = {0};
 
 	(void)state;
-	assert_int_equal(ct_subprocess_run((const char *const[]){"sleep", "1000", NULL}, ct_deadline_in(50 * CT_MS), &out),
-			 CT_TIMEOUT);
+	assert_int_equal(
+		ct_subprocess_run((const char *const[]){"sleep", "1000", NULL}, ct_deadline_in(50 * CT_MS), &out),
+		CT_TIMEOUT);
 	/* It has closed its outputs, but goes on. */
 	assert_int_equal(ct_subprocess_run(SHELL("exec sleep 1000 >/dev/null 2>&1"), ct_deadline_in(50 * CT_MS), &out),
 			 CT_TIMEOUT);
@@ -152,12 +156,9 @@ static void test_signals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_output),
-		cmocka_unit_test(test_failures),
-		cmocka_unit_test(test_deadline),
-		cmocka_unit_test(test_deadline_of_wrapper),
-		cmocka_unit_test(test_caller_is_killed),
-		cmocka_unit_test(test_children_are_ignored),
+		cmocka_unit_test(test_output),           cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_deadline),         cmocka_unit_test(test_deadline_of_wrapper),
+		cmocka_unit_test(test_caller_is_killed), cmocka_unit_test(test_children_are_ignored),
 		cmocka_unit_test(test_signals),
 	};
 

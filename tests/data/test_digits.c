@@ -113,7 +113,8 @@ static void test_read_back(void **state)
 {
 	char *dir = write_digits(6000, 1000, 1, 2), *sub = ct_path_join(dir, "a/b");
 	struct ct_dataset_spec spec = {.name = "mnist", .dir = sub, .split = "train"};
-	double(*mean)[PIXELS] = ct_calloc(10, sizeof(*mean)), n[10] = {0};
+
+	double (*mean)[PIXELS] = ct_calloc(10, sizeof(*mean)), n[10] = {0};
 	uint8_t x[PIXELS];
 	int32_t label;
 	ct_dataset *d;

@@ -1,4 +1,5 @@
-/* PNG images written by libspng: color types, boxes, damage, and the files that ctrain itself writes. Strings in images. */
+/* PNG images written by libspng: color types, boxes, damage, and the files that ctrain itself writes. Strings in
+ * images. */
 #include "tests/data/encoded.h"
 
 #include <stdlib.h>
@@ -226,7 +227,8 @@ static char *drawn(int x, int y, int dot, const char *string)
 
 static void test_text(void **state)
 {
-	char *a = drawn(1, 1, 1, "Ag"), *b = drawn(1, 1, 1, "\303\204g"), *big = drawn(-2, -3, 2, "A"), *odd = drawn(0, 0, 1, "\342\202\254");
+	char *a = drawn(1, 1, 1, "Ag"), *b = drawn(1, 1, 1, "\303\204g"), *big = drawn(-2, -3, 2, "A"),
+	     *odd = drawn(0, 0, 1, "\342\202\254");
 
 	(void)state;
 	assert_string_equal(a, "..............\n..###.........\n.#...#........\n.#...#..####..\n.#####.#...#..\n"

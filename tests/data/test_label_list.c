@@ -44,10 +44,13 @@ static void test_csv(void **state)
 {
 	(void)state;
 	expect_records("a,b\nc,\"d\"\n", "1:a|b\n2:c|d\n");
-	expect_records("\xef\xbb\xbf" "a,b\r\n\r\nc,d", "1:a|b\n3:c|d\n");
+	expect_records("\xef\xbb\xbf"
+		       "a,b\r\n\r\nc,d",
+		       "1:a|b\n3:c|d\n");
 	expect_records("a\tb c\n d,e \t\"f\tg\"\n", "1:a|b c\n2:d,e|f\tg\n");
 	expect_records("a;b\n1,5;2\n", "1:a|b\n2:1,5|2\n");
-	expect_records("\n\r\n\"x;y;z\",b\r\"say \"\"hi\"\"\" , \"two\nlines\"\rlast,\n", "3:x;y;z|b\n4:say \"hi\"|two\nlines\n6:last|\n");
+	expect_records("\n\r\n\"x;y;z\",b\r\"say \"\"hi\"\"\" , \"two\nlines\"\rlast,\n",
+		       "3:x;y;z|b\n4:say \"hi\"|two\nlines\n6:last|\n");
 	expect_records("a,b\n,\n5\" disk,c\n", "1:a|b\n2:|\n3:5\" disk|c\n");
 }
 
@@ -72,17 +75,21 @@ static void test_bad_lists(void **state)
 	(void)state;
 	expect_bad("", NULL, "x.csv is empty", "");
 	expect_bad("image,label\n\n", NULL, "but no labels", "");
-	expect_bad("image,label\na.jpg,\"cat\n", NULL, "x.csv:2: a quoted field has no closing quote", "\"\" is a quote");
+	expect_bad("image,label\na.jpg,\"cat\n", NULL, "x.csv:2: a quoted field has no closing quote",
+		   "\"\" is a quote");
 	expect_bad("image,label\n\"a.jpg\"x,cat\n", NULL, "x.csv:2: a quoted field is followed by", "");
 	expect_bad("image,label\na.jpg,caf\xe9\n", NULL, "not a text file in UTF-8", "CSV UTF-8");
-	expect_bad("image,label\na,b.jpg,cat\n", NULL, "x.csv:2: the number of fields is 3, but there are 2 columns", "double quotes");
+	expect_bad("image,label\na,b.jpg,cat\n", NULL, "x.csv:2: the number of fields is 3, but there are 2 columns",
+		   "double quotes");
 	expect_bad("image,label\na.jpg, \n", NULL, "x.csv:2: the label of \"a.jpg\" is empty", "remove the line");
 	expect_bad("image,label\n\"\",cat\n", NULL, "x.csv:2: the column \"image\" is empty", "remove the line");
 	expect_bad("image,label\na/../../b.jpg,cat\n", NULL, "x.csv:2: \"a/../../b.jpg\" is outside", "data.train");
 	expect_bad("image,label\n/a.jpg,cat\n", NULL, "x.csv:2: \"/a.jpg\" is outside", "data.train");
 	expect_bad("image,label\nC:\\a.jpg,cat\n", NULL, "is outside of the directory", "");
-	expect_bad("image,label,split\na.jpg,cat,\n", NULL, "x.csv:2: \"\" in the column \"split\"", "data.labels.split=none");
-	expect_bad("image,label,split\na.jpg,cat,fold3\n", NULL, "\"fold3\" in the column \"split\"", "train, val or test");
+	expect_bad("image,label,split\na.jpg,cat,\n", NULL, "x.csv:2: \"\" in the column \"split\"",
+		   "data.labels.split=none");
+	expect_bad("image,label,split\na.jpg,cat,fold3\n", NULL, "\"fold3\" in the column \"split\"",
+		   "train, val or test");
 	expect_bad("a.jpg,cat\nb.jpg,dog\n", NULL, "x.csv:1: no column has one of the usual names", "insert a line");
 	expect_bad("id,breed,age\na,b,c\n", NULL, "the columns are \"id\", \"breed\", \"age\"", "data.labels.class");
 	expect_bad("id,breed\na,b\n", &breed, "x.csv:1: there is no column \"breeds\"", "did you mean \"breed\"?");
@@ -119,7 +126,8 @@ static void test_columns(void **state)
 	expect_list("image,label\na,x\n", NULL, "image label -: a=x; x");
 	expect_list("id,breed\na,x\n", NULL, "id breed -: a=x; x");
 	expect_list("photo,class,split\na,x,train\nb,y,val\nc,z,TEST\n", NULL, "photo class split: a=x b=y* c=z**; x");
-	expect_list("class id,filepaths,labels,data set\n7,t/a.jpg,x,train\n", NULL, "filepaths labels data set: t/a.jpg=x; x");
+	expect_list("class id,filepaths,labels,data set\n7,t/a.jpg,x,train\n", NULL,
+		    "filepaths labels data set: t/a.jpg=x; x");
 	expect_list("id,File_Name,target\n1,a,x\n", NULL, "File_Name target -: a=x; x");
 	expect_list("id,label,sub_class,split\n.//a\\b,1,x,9\n", &named, "id sub_class -: a/b=x; x");
 	/* Numbers are ordered as numbers, names as strings. */
@@ -142,8 +150,12 @@ static void add_image(const char *dir, const char *name)
 
 static struct ct_dataset_spec spec_of(const char *dir, const char *labels, bool train)
 {
-	return (struct ct_dataset_spec){
-		.name = "imagefolder", .dir = dir, .path = ".", .labels = labels, .train_labels = "labels.csv", .train = train};
+	return (struct ct_dataset_spec){.name = "imagefolder",
+					.dir = dir,
+					.path = ".",
+					.labels = labels,
+					.train_labels = "labels.csv",
+					.train = train};
 }
 
 /* Opens a set and describes it: "KEY=CLASS ..." */
@@ -220,7 +232,8 @@ static void test_open(void **state)
 	text_write(dir, "labels.csv", "image,label\na,2\nb,green\n");
 	expect_set(&train, "a.png=2:blue b.jpg=1:green");
 	text_write(dir, "labels.csv", "image,label\na,2\nb,3\n");
-	expect_fail(&train, "labels.csv:3: the list of 3 classes does not contain the class \"3\"", "data.classes_file");
+	expect_fail(&train, "labels.csv:3: the list of 3 classes does not contain the class \"3\"",
+		    "data.classes_file");
 	temp_dir_remove(dir);
 }
 
@@ -272,7 +285,8 @@ static void test_messages(void **state)
 static void test_leading_zeros(void **state)
 {
 	static const struct {
-		const char *names, *labels, *val; /* names: the class list; val: NULL: the case is about the training data */
+		const char *names, *labels,
+			*val; /* names: the class list; val: NULL: the case is about the training data */
 		const char *set, *error;
 	} cases[] = {
 		/* The training list alone determines whether zeros matter. */
@@ -317,7 +331,8 @@ static void test_open_fails(void **state)
 	add_image(dir, "sub/b.jpg");
 	add_image(dir, "c.bmp");
 	text_write(dir, "labels.csv", "image,label\na.jpg,x\nb.jpg,y\ne.jpg,y\n");
-	expect_fail(&train, "labels.csv:3: there is no image \"b.jpg\"", "sub/b.jpg exists; if the names are relative to its directory, set data.train=sub");
+	expect_fail(&train, "labels.csv:3: there is no image \"b.jpg\"",
+		    "sub/b.jpg exists; if the names are relative to its directory, set data.train=sub");
 	text_write(dir, "labels.csv", "image,label\nx/b.jpg,x\n");
 	expect_fail(&train, "labels.csv:2: there is no image \"x/b.jpg\"", "sub/b.jpg exists; data.train must be");
 	text_write(dir, "labels.csv", "image,label\na.jpg,x\nb.jpg,y\ne.jpg,y\n");
@@ -376,7 +391,8 @@ static void test_fraction(void **state)
 	temp_dir_remove(dir);
 }
 
-/* Writes n rows of row_bytes, most of which are characters of two bytes, then `end`. Expects what the start contains. */
+/* Writes n rows of row_bytes, most of which are characters of two bytes, then `end`. Expects what the start contains.
+ */
 static void expect_start(int n, int row_bytes, const char *end, const char *says, size_t want_rows, bool want_all)
 {
 	static const struct ct_label_columns usual = {0};
@@ -448,10 +464,9 @@ static void test_start(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_csv),  cmocka_unit_test(test_bad_lists),  cmocka_unit_test(test_columns),
-		cmocka_unit_test(test_open), cmocka_unit_test(test_open_fails), cmocka_unit_test(test_fraction),
-		cmocka_unit_test(test_messages), cmocka_unit_test(test_leading_zeros),
-		cmocka_unit_test(test_start),
+		cmocka_unit_test(test_csv),      cmocka_unit_test(test_bad_lists),     cmocka_unit_test(test_columns),
+		cmocka_unit_test(test_open),     cmocka_unit_test(test_open_fails),    cmocka_unit_test(test_fraction),
+		cmocka_unit_test(test_messages), cmocka_unit_test(test_leading_zeros), cmocka_unit_test(test_start),
 	};
 
 	if (ct_log_configure("error") < 0)

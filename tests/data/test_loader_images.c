@@ -230,8 +230,8 @@ static void test_steady_memory(void **state)
 		}
 		assert_ok(next_batch(l, &b));
 	}
-	/* A thread's tables grow until it has met the largest window: that is seldom, against more than 1000 images. And
-	 * libjpeg takes and gives back memory for each: where two threads are in that moves. */
+	/* A thread's tables grow until it has met the largest window: that is seldom, against more than 1000 images.
+	 * And libjpeg takes and gives back memory for each: where two threads are in that moves. */
 	assert_true(ct_mem_count() - ours < 100);
 	assert_true(mallinfo2().uordblks < heap + ((size_t)4 << 20));
 	ct_loader_destroy(l);

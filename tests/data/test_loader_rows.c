@@ -11,7 +11,8 @@ enum { N = 61, H = 9, W = 7, C = 3, BYTES = H * W * C };
 
 static ct_dataset *open_synthetic(void)
 {
-	const struct ct_dataset_spec spec = {.name = "synthetic", .n = N, .c = C, .h = H, .w = W, .train = true, .seed = 3};
+	const struct ct_dataset_spec spec = {
+		.name = "synthetic", .n = N, .c = C, .h = H, .w = W, .train = true, .seed = 3};
 	ct_dataset *d;
 
 	assert_ok(ct_dataset_open(&spec, &d));

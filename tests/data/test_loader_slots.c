@@ -34,7 +34,8 @@ static void expect_content(const ct_dataset *d, const struct ct_loader_batch *b)
 	}
 }
 
-/* Up to max_out batches are held and released in random order. Those that are out do not change; the order of deliveries stays. */
+/* Up to max_out batches are held and released in random order. Those that are out do not change; the order of
+ * deliveries stays. */
 static void test_several_out(void **state)
 {
 	ct_dataset *d = open_images(N, SIDE, SIDE);
@@ -169,8 +170,8 @@ static void test_no_allocation(void **state)
 	ct_dataset_close(d);
 }
 
-/* Batches in memory of a device: copies are posted straight from them. `early` releases a batch before its copy has run, which the
- * lazy device reports when the loader uses the slot again. */
+/* Batches in memory of a device: copies are posted straight from them. `early` releases a batch before its copy has
+ * run, which the lazy device reports when the loader uses the slot again. */
 static enum ct_status copy_batches(const ct_dataset *data, const char *kind, int n_threads, bool early)
 {
 	struct ct_loader_opts o = options(n_threads, 2, 2);

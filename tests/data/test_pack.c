@@ -299,8 +299,7 @@ static void test_val_maps(void **state)
 		snprintf(name, sizeof(name), "v_%d.JPEG", i);
 		pack_write_image(src, name, 10 + i, 12);
 	}
-	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA,
-		   "3 images are not in class directories");
+	pack_fails(dir, src, "t-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "3 images are not in class directories");
 	assert_non_null(strstr(ct_error_hint_text(), "--val-map"));
 	for (size_t i = 0; i < CT_ARRAY_LEN(good); i++) {
 		snprintf(name, sizeof(name), "good%zu/t-%%d.tar", i);
@@ -341,7 +340,8 @@ static void test_class_lists(void **state)
 	pack_write_image(val, "class z/1.jpg", 9, 9);
 	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){0}, CT_DATA, "class z: is not in the list of classes");
 	pack_write_text(dir, "list.txt", "0 class z\n1 class c\n2 class b\n");
-	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){.classes = list}, CT_USAGE, "differs from the given class list");
+	pack_fails(dir, val, "w-%d.tar", (struct ct_pack_opts){.classes = list}, CT_USAGE,
+		   "differs from the given class list");
 	pack_ok(dir, val, "other/w-%d.tar", (struct ct_pack_opts){.classes = list}, &r);
 	check_labels(r.shards, (const int[]){2, 1, 0}, 3);
 	ct_pack_report_release(&r);

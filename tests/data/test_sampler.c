@@ -335,8 +335,8 @@ static void test_balanced(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tiling), cmocka_unit_test(test_large),  cmocka_unit_test(test_same_batches),
-		cmocka_unit_test(test_order),  cmocka_unit_test(test_window), cmocka_unit_test(test_check),
+		cmocka_unit_test(test_tiling),   cmocka_unit_test(test_large),  cmocka_unit_test(test_same_batches),
+		cmocka_unit_test(test_order),    cmocka_unit_test(test_window), cmocka_unit_test(test_check),
 		cmocka_unit_test(test_balanced),
 	};
 

@@ -198,8 +198,8 @@ static void list_next(struct ct_str *s, const struct bytes *t, const char *ext, 
 	ct_str_addf(s, "%s %zu %zu %s ", ext, t->n + CT_TAR_BLOCK, n, name);
 }
 
-/* Between the listed members may lie what wds2idx leaves out, and headers for long names; behind the last one the padding
- * may be missing. */
+/* Between the listed members may lie what wds2idx leaves out, and headers for long names; behind the last one the
+ * padding may be missing. */
 static void test_gaps(void **state)
 {
 	struct bytes t = {0};

@@ -63,7 +63,8 @@ static void test_learnable(void **state)
 {
 	enum { PIXELS = 784, TRAIN = 2000, EVAL = 500 };
 	struct ct_dataset_spec spec = {.name = "synthetic", .n = TRAIN, .seed = 1, .train = true};
-	double(*mean)[PIXELS] = ct_calloc(10, sizeof(*mean)), n[10] = {0};
+
+	double (*mean)[PIXELS] = ct_calloc(10, sizeof(*mean)), n[10] = {0};
 	ct_dataset *d = open_spec(&spec);
 	uint8_t x[PIXELS];
 	int32_t label;

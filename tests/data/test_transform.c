@@ -142,8 +142,8 @@ static void test_random(void **state)
 		sum += share;
 		squares += share * share;
 	}
-	/* Mean and deviation of 20,000 of torchvision's windows in 66 x 69 pixels: not uniform in 0.08..1, because large ones
-	 * often do not fit. */
+	/* Mean and deviation of 20,000 of torchvision's windows in 66 x 69 pixels: not uniform in 0.08..1, because
+	 * large ones often do not fit. */
 	assert_int_equal(header.h * 100 + header.w, 6669);
 	sum /= 2000;
 	assert_true(fabs(sum - 0.478) < 0.016);

@@ -131,7 +131,7 @@ static void execute(int mpi, int size, int port, const char *name, int64_t timeo
 	snprintf(texts[3], sizeof(texts[3]), "%d", variant);
 	for (int i = 0; i < 2 && mpis[mpi].options[i]; i++)
 		argv[n++] = (char *)(uintptr_t)mpis[mpi].options[i];
-	argv[n++] = (char *)(uintptr_t) "-n";
+	argv[n++] = (char *)(uintptr_t)"-n";
 	argv[n++] = texts[0];
 	argv[n++] = self;
 	argv[n++] = (char *)(uintptr_t)RANK_OPTION;
@@ -159,8 +159,9 @@ static int n_succeeded(int port)
 	return (int)n;
 }
 
-/* Waits until mpirun ends, and returns its exit code. mpirun of Open MPI 4.1 sometimes does not end, because of a deadlock
- * in PMIx_server_finalize, if ranks have ended without MPI_Finalize. After a while, it is therefore killed; returns -1. */
+/* Waits until mpirun ends, and returns its exit code. mpirun of Open MPI 4.1 sometimes does not end, because of a
+ * deadlock in PMIx_server_finalize, if ranks have ended without MPI_Finalize. After a while, it is therefore killed;
+ * returns -1. */
 static int await_mpirun(pid_t pid, const char *name)
 {
 	const int64_t deadline = ct_deadline_in(LIMIT_NS);

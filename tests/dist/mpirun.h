@@ -14,8 +14,8 @@ bool mpi_installed(int mpi);
  * which is not 0 if ranks have not finalized MPI because their communicator failed. */
 int mpi_play(int mpi, int size, const char *name, int64_t timeout_ns, int variant);
 
-/* For main: whether mpirun has started this process, for the scene argv[2], and what it does then. fn has a struct scene
- * as argument. Returns the exit code. */
+/* For main: whether mpirun has started this process, for the scene argv[2], and what it does then. fn has a struct
+ * scene as argument. Returns the exit code. */
 bool mpi_is_rank(int argc, char **argv);
 int mpi_rank_main(char **argv, rank_fn fn);
 

@@ -14,10 +14,8 @@ const int two_hosts[3] = {0, 0, 1};
 void play(const char *backend, int size, const int *nodes, int64_t timeout_ns, rank_fn fn, int variant, int bad,
 	  int *outcome)
 {
-	struct scene s = {.backend = backend,
-			  .gpu = strcmp(backend, "nccl") == 0,
-			  .timeout_ns = timeout_ns,
-			  .variant = variant};
+	struct scene s = {
+		.backend = backend, .gpu = strcmp(backend, "nccl") == 0, .timeout_ns = timeout_ns, .variant = variant};
 
 	s.outcome = shared_zeroed(MAX_RANKS * sizeof(int));
 	assert_non_null(s.outcome);

@@ -13,7 +13,7 @@ struct scene {
 	int64_t timeout_ns;
 	int variant;
 	bool gpu, posted; /* struct subject (cases.h) */
-	int *outcome; /* [MAX_RANKS] the statuses with which the ranks ended */
+	int *outcome;     /* [MAX_RANKS] the statuses with which the ranks ended */
 };
 
 /* The host indexes of three ranks on two hosts. */

@@ -16,7 +16,8 @@ struct rig {
 	float *x, *host; /* [N] device memory, pinned memory */
 };
 
-/* Opens everything except the communicator: the GPU whose index is the rank if s->gpu is set, else the device "lazy". */
+/* Opens everything except the communicator: the GPU whose index is the rank if s->gpu is set, else the device "lazy".
+ */
 void open_device(struct ct_world *w, const struct scene *s, struct rig *r);
 enum ct_status open_comm_of(struct ct_world *w, const struct scene *s, struct rig *r);
 /* Both; the communicator must open, and s->variant is the seed of the order in which streams run. */

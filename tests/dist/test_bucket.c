@@ -56,7 +56,8 @@ static void test_caps(void **state)
 	ct_free(b);
 }
 
-/* What is half full does not wait for a slice as big as a bucket; what is small does, rather than be a bucket of its own. */
+/* What is half full does not wait for a slice as big as a bucket; what is small does, rather than be a bucket of its
+ * own. */
 static void test_big_slices(void **state)
 {
 	const size_t half[] = {512 * KIB, 4096 * KIB, 16}, little[] = {2, 4096 * KIB, 2, 4096 * KIB};

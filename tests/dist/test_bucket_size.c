@@ -27,7 +27,9 @@ static size_t choose(double alpha_us, double mib_per_ms)
 		times[i].bytes = (size_t)MIB << (2 * i);
 		times[i].ns = (int64_t)(1e3 * alpha_us + 1e6 * (double)(1 << (2 * i)) / mib_per_ms);
 	}
-	assert_int_equal(ct_bucket_choose_size(slices, ready, CT_ARRAY_LEN(slices), MIB, times, CT_ARRAY_LEN(times), &cap), CT_OK);
+	assert_int_equal(
+		ct_bucket_choose_size(slices, ready, CT_ARRAY_LEN(slices), MIB, times, CT_ARRAY_LEN(times), &cap),
+		CT_OK);
 	return cap;
 }
 
@@ -119,11 +121,10 @@ static void test_bad_slices(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_interpolation),
-		cmocka_unit_test(test_latency_against_bandwidth),
-		cmocka_unit_test(test_caches),
-		cmocka_unit_test(test_ready),
+		cmocka_unit_test(test_interpolation), cmocka_unit_test(test_latency_against_bandwidth),
+		cmocka_unit_test(test_caches),        cmocka_unit_test(test_ready),
 		cmocka_unit_test(test_bad_slices),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,8 +42,8 @@ static size_t run_worlds(const char *backend, const struct world *worlds, size_t
 	return ran;
 }
 
-/* Every registered communicator, so that a new one is tested without a change here: between hosts if it can, else within one. A
- * communicator supports all of these worlds or none of them. */
+/* Every registered communicator, so that a new one is tested without a change here: between hosts if it can, else
+ * within one. A communicator supports all of these worlds or none of them. */
 static void test_all(void **state)
 {
 	const char *name;
@@ -74,7 +74,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all),
-		/* Last, because it loads the MPI libraries: with ThreadSanitizer, ranks that are forked afterwards fail. */
+		/* Last, because it loads the MPI libraries: with ThreadSanitizer, ranks that are forked afterwards
+		   fail. */
 		cmocka_unit_test(test_one_rank),
 	};
 

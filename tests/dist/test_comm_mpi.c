@@ -17,8 +17,8 @@
 #include "tests/dist/ranks.h"
 #include "tests/dist/scene.h"
 
-/* shm must compute the same bits, and so must mpi with other hosts: if each rank has its own, all messages go through MPI;
- * if two ranks share one, some go through rings. */
+/* shm must compute the same bits, and so must mpi with other hosts: if each rank has its own, all messages go through
+ * MPI; if two ranks share one, some go through rings. */
 static void conform_with_shm(struct ct_world *world, void *arg)
 {
 	uint64_t digests[4 * MAX_RANKS] = {0};
@@ -70,8 +70,8 @@ static void wrong_world(struct ct_world *world, void *arg)
 
 /* ---- messages that are copied without waiting for the receiver */
 
-/* No rank receives, so after some messages a send waits. variant: each rank is on its own host, so the messages go through
- * MPI. */
+/* No rank receives, so after some messages a send waits. variant: each rank is on its own host, so the messages go
+ * through MPI. */
 static void sender_alone(struct ct_world *world, void *arg)
 {
 	const struct scene *scene = arg;

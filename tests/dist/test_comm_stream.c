@@ -36,8 +36,8 @@ static void test_recorded(void **state)
 	}
 }
 
-/* The last rank ends in the middle. The others notice it long before the timeout of a collective, which is longer than that of the
- * test. */
+/* The last rank ends in the middle. The others notice it long before the timeout of a collective, which is longer than
+ * that of the test. */
 static void killed(struct ct_world *world, void *arg)
 {
 	struct rig r = open_rig(world, arg);

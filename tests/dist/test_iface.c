@@ -1,5 +1,5 @@
-/* Selections of network interfaces, with the loopback interface of this host, and on a host with two interfaces, which is a
- * network namespace; for that one, the test needs root and iproute2. */
+/* Selections of network interfaces, with the loopback interface of this host, and on a host with two interfaces, which
+ * is a network namespace; for that one, the test needs root and iproute2. */
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* The reducer over a communicator that records what is posted, delays completion and fails on request; then over a real one. */
+/* The reducer over a communicator that records what is posted, delays completion and fails on request; then over a real
+ * one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

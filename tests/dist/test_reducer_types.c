@@ -1,5 +1,5 @@
-/* Gradients that real ranks sum in 16-bit types, over each communicator: the sums have the same bits on all ranks. shm rounds
- * them once; gloo also rounds the sums of some of the ranks. */
+/* Gradients that real ranks sum in 16-bit types, over each communicator: the sums have the same bits on all ranks. shm
+ * rounds them once; gloo also rounds the sums of some of the ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

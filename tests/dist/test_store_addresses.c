@@ -1,5 +1,5 @@
-/* Servers with several addresses: some refuse, some drop packets, and at some another program answers. The addresses are
- * those of the loopback interface, 127.0.0.x. */
+/* Servers with several addresses: some refuse, some drop packets, and at some another program answers. The addresses
+ * are those of the loopback interface, 127.0.0.x. */
 #include <errno.h>
 
 #include "base/log.h"
@@ -118,7 +118,8 @@ static void test_wrong_servers(void **state)
 	ct_store_server_stop(other, SOON);
 }
 
-/* The first address refuses connections, and the second one accepts them but sends nothing. It leaves time to the third. */
+/* The first address refuses connections, and the second one accepts them but sends nothing. It leaves time to the
+ * third. */
 static void test_silent_address(void **state)
 {
 	ct_store_server *srv = serve_at("127.0.0.2");

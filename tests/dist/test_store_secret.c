@@ -1,5 +1,5 @@
-/* The proof of the secret, under attack: an eavesdropper that records a connection, replays of both sides, a server that
- * does not know the secret, and one that returns the client's own proof. */
+/* The proof of the secret, under attack: an eavesdropper that records a connection, replays of both sides, a server
+ * that does not know the secret, and one that returns the client's own proof. */
 #include "base/log.h"
 #include "base/thread.h"
 #include "tests/dist/store_rig.h"

@@ -45,8 +45,9 @@ static void test_foreign_protocols(void **state)
 	ct_store_server_stop(srv, SOON);
 }
 
-/* A forked process, for example a rank that has not called exec yet, keeps a connection open that the server has closed.
- * The server must not use what it has freed when the client goes on to send. AddressSanitizer reports it otherwise. */
+/* A forked process, for example a rank that has not called exec yet, keeps a connection open that the server has
+ * closed. The server must not use what it has freed when the client goes on to send. AddressSanitizer reports it
+ * otherwise. */
 static void test_connection_kept_by_a_child(void **state)
 {
 	ct_store_server *srv = serve();
@@ -299,14 +300,10 @@ static void test_parser(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_foreign_protocols),
-		cmocka_unit_test(test_connection_kept_by_a_child),
-		cmocka_unit_test(test_silent_crowd),
-		cmocka_unit_test(test_gave_up_at_the_door),
-		cmocka_unit_test(test_broken_member),
-		cmocka_unit_test(test_client_that_does_not_read),
-		cmocka_unit_test(test_foreign_server),
-		cmocka_unit_test(test_parser),
+		cmocka_unit_test(test_foreign_protocols), cmocka_unit_test(test_connection_kept_by_a_child),
+		cmocka_unit_test(test_silent_crowd),      cmocka_unit_test(test_gave_up_at_the_door),
+		cmocka_unit_test(test_broken_member),     cmocka_unit_test(test_client_that_does_not_read),
+		cmocka_unit_test(test_foreign_server),    cmocka_unit_test(test_parser),
 	};
 
 	/* These tests cause many warnings about refused clients. */

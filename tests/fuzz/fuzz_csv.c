@@ -35,7 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			check_row(&l.rows[i]);
 		if (ct_label_list_classes(&l, "labels.csv", &classes) == CT_OK) {
 			for (size_t i = 0; i < l.n; i++) {
-				if (l.rows[i].part == CT_LABEL_TRAIN && ct_class_list_find(&classes, l.rows[i].label) < 0)
+				if (l.rows[i].part == CT_LABEL_TRAIN &&
+				    ct_class_list_find(&classes, l.rows[i].label) < 0)
 					__builtin_trap();
 			}
 			ct_class_list_release(&classes);

@@ -1,5 +1,5 @@
-/* The description of a model in a weights file. What can be parsed must be written as a text that gives the same description, and
- * its model must be built or refused. */
+/* The description of a model in a weights file. What can be parsed must be written as a text that gives the same
+ * description, and its model must be built or refused. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

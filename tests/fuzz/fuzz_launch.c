@@ -1,5 +1,5 @@
-/* What users copy into launch options: lists of hosts and of network interfaces, launch lines of other programs; and the
- * output of Slurm's programs. */
+/* What users copy into launch options: lists of hosts and of network interfaces, launch lines of other programs; and
+ * the output of Slurm's programs. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* JSON from other nodes and from earlier versions: the report after a failure, and the facts that nodes send to doctor. */
+/* JSON from other nodes and from earlier versions: the report after a failure, and the facts that nodes send to doctor.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* The files of a run directory that ctrain reads again: metrics, config, classes, predictions, backtraces and the leader of
- * the job; and the report of the run, which is made from them. The input contains the files one after the other, each after
- * the line that `tail -n +1 FILE...` writes in front of it: "==> NAME <==". */
+/* The files of a run directory that ctrain reads again: metrics, config, classes, predictions, backtraces and the
+ * leader of the job; and the report of the run, which is made from them. The input contains the files one after the
+ * other, each after the line that `tail -n +1 FILE...` writes in front of it: "==> NAME <==". */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

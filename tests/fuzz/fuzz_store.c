@@ -1,6 +1,6 @@
 /* The store server: the handshake, frames and requests of one connection, as bytes. If the first byte is odd, the input
- * contains the handshake; if it is even, the fuzzer adds a valid one. Its value is also where the bytes are split in two,
- * as a network might do. */
+ * contains the handshake; if it is even, the fuzzer adds a valid one. Its value is also where the bytes are split in
+ * two, as a network might do. */
 #include <stddef.h>
 #include <stdint.h>
 

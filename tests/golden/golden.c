@@ -87,6 +87,7 @@ double golden_compare(const char *what, const ct_json *sample, const float *x, s
 		fail_msg("%s has %zu values, PyTorch's %d", what, n, golden_int(sample, "n"));
 	for (size_t i = 0; i < n; i += step) {
 		double want = golden_at(values, i / step), error = fabs((double)x[i] - want) / size;
+
 		if (!(error <= tolerance))
 			fail_msg("%s[%zu] is %.9g, PyTorch has %.9g: off by %.1e of the largest, %.1e is allowed", what,
 				 i, (double)x[i], want, error, tolerance);

@@ -41,6 +41,7 @@ static bool is_noise(const ct_graph *g, const struct ct_param *p)
 {
 	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
 		const struct ct_node *node = ct_graph_node(g, id);
+
 		if (node->op == CT_OP_BATCH_NORM && node->in[0] == p->node)
 			return p->kind == CT_PARAM_BIAS;
 	}
@@ -51,6 +52,7 @@ static void compare_params(struct run *r, const char *key, double tolerance)
 {
 	for (int i = 0; i < ct_graph_n_params(r->rig.graph); i++) {
 		const struct ct_param *p = ct_graph_param(r->rig.graph, i);
+
 		if (is_noise(r->rig.graph, p) && strcmp(key, "initial"))
 			continue;
 		float *x = export_param(r->rig.net, on_host(ct_net_params(r->rig.net)), i);
@@ -65,6 +67,7 @@ static void compare_buffers(struct run *r, double tolerance)
 
 	for (int i = 0; i < ct_graph_n_buffers(r->rig.graph); i++) {
 		const struct ct_param *p = ct_graph_buffer(r->rig.graph, i);
+
 		golden_compare(p->name, golden_get(golden_get(r->c, "buffers"), p->name), x, p->n, tolerance, 0);
 		x += p->n;
 	}
@@ -81,6 +84,7 @@ static double train(struct run *r)
 	for (int step = 0; step < steps; step++) {
 		struct ct_batch b = {.n = rows, .x = r->x, .labels = r->labels};
 		struct ct_metrics m = {0};
+
 		golden_images((uint32_t)step, rows, r->x, r->labels);
 		assert_ok(forward_now(r->rig.program, &b, &m));
 		assert_ok(ct_program_backward(r->rig.program, &back));

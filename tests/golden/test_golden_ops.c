@@ -26,11 +26,13 @@ static void compare_grads(struct run *r)
 
 	for (int i = 0; i < ct_graph_n_params(r->rig.graph); i++) {
 		double size = golden_size(golden_get(grads, ct_graph_param(r->rig.graph, i)->name)) / 10;
+
 		floor = size > floor ? size : floor;
 	}
 	for (int i = 0; i < ct_graph_n_params(r->rig.graph); i++) {
 		const struct ct_param *p = ct_graph_param(r->rig.graph, i);
 		float *x = export_param(r->rig.net, on_host(ct_net_grads(r->rig.net)), i);
+
 		golden_compare(p->name, golden_get(grads, p->name), x, p->n, r->tolerance, floor);
 		ct_free(x);
 	}
@@ -42,6 +44,7 @@ static void compare_buffers(struct run *r)
 
 	for (int i = 0; i < ct_graph_n_buffers(r->rig.graph); i++) {
 		const struct ct_param *p = ct_graph_buffer(r->rig.graph, i);
+
 		golden_compare(p->name, golden_get(golden_get(r->c, "buffers"), p->name), x, p->n, r->tolerance, 0);
 		x += p->n;
 	}

@@ -10,6 +10,7 @@ static void fill_gradients(struct rig *r, int step)
 	for (int i = 0; i < ct_graph_n_params(r->graph); i++) {
 		size_t n = ct_graph_param(r->graph, i)->n;
 		float *x = CT_NEW_ARRAY(float, n);
+
 		fill_floats((uint32_t)(100 * step + i), x, n);
 		assert_ok(import_now(r->net, on_host(ct_net_grads(r->net)), i, x));
 		ct_free(x);
@@ -21,6 +22,7 @@ static void compare_params(struct rig *r, const ct_json *after)
 	for (int i = 0; i < ct_graph_n_params(r->graph); i++) {
 		const struct ct_param *p = ct_graph_param(r->graph, i);
 		float *x = export_param(r->net, on_host(ct_net_params(r->net)), i);
+
 		golden_compare(p->name, golden_get(golden_get(after, "params"), p->name), x, p->n, 2e-6, 0);
 		ct_free(x);
 	}
@@ -43,6 +45,7 @@ static void run_case(const char *engine, const ct_json *file, const ct_json *c)
 	assert_ok(ct_optim_create(r.net, &settings, &optim));
 	for (int step = 0; step < 12; step++) {
 		double norm = 0;
+
 		fill_gradients(&r, step);
 		assert_ok(update_now(optim, golden_f64(o, "lr") * (1 - step / 20.0), &norm));
 		assert_float_equal(norm, golden_at(norms, (size_t)step), 1e-6 * norm);
@@ -109,8 +112,10 @@ static void test_schedules(void **state)
 	for (size_t i = 0; i < ct_json_len(cases); i++) {
 		const ct_json *c = ct_json_at(cases, i), *lrs = golden_get(c, "lrs");
 		struct ct_schedule s = schedule_of(c);
+
 		for (size_t step = 0; step < ct_json_len(lrs); step++) {
 			double want = golden_at(lrs, step), got = ct_schedule_lr(&s, step);
+
 			/* PyTorch's recursive forms carry rounding from step to step. */
 			if (!(fabs(got - want) <= 1e-11 * s.base_lr))
 				fail_msg("table %zu (%s, warm-up %d): step %zu has %.15g, PyTorch %.15g", i,
@@ -141,10 +146,12 @@ static void test_plateau(void **state)
 		for (size_t k = 0; k < ct_json_len(values); k++) {
 			const double before = p.scale;
 			const bool dropped = ct_plateau_note(&p, &o, 0.1, golden_at(values, k));
+
 			assert_int_equal(dropped, p.scale != before);
 			drops += dropped;
 			if (!(fabs(0.1 * p.scale - golden_at(lrs, k)) <= 1e-14))
-				fail_msg("setting %zu, evaluation %zu: %.17g, PyTorch has %.17g", i, k, 0.1 * p.scale, golden_at(lrs, k));
+				fail_msg("setting %zu, evaluation %zu: %.17g, PyTorch has %.17g", i, k, 0.1 * p.scale,
+					 golden_at(lrs, k));
 		}
 		assert_true(drops > 0);
 	}

@@ -19,8 +19,8 @@
 #define CLASSES 10
 #define STEPS 20
 #define FIRST_STEPS 2
-/* Sanitizers: plain loops take minutes and show nothing that other tests do not show. Two steps of a case reach all code but that of the end
- * of the training, which one case reaches. */
+/* Sanitizers: plain loops take minutes and show nothing that other tests do not show. Two steps of a case reach all
+ * code but that of the end of the training, which one case reaches. */
 #ifdef __SANITIZE_ADDRESS__
 #define SLOW 1
 #else
@@ -66,6 +66,7 @@ static void shift_norms(ct_net *net, const char *last, bool calm)
 	vary_norms(net);
 	for (int i = 0; i < ct_graph_n_params(g); i++) {
 		const struct ct_param *p = ct_graph_param(g, i);
+
 		if (p->kind != CT_PARAM_BN_WEIGHT && p->kind != CT_PARAM_BN_BIAS)
 			continue;
 		float *x = export_param(net, on_host(ct_net_params(net)), i);
@@ -90,6 +91,7 @@ static double compare_arena(struct run *r, const ct_json *want, const char *part
 		float *x = export_param(r->rig.net, arena, i);
 		double error = golden_compare_digest(p->name, golden_get(golden_get(want, part), p->name),
 						     stream + (uint32_t)i, x, p->n, tolerance_of(want, part));
+
 		worst = error > worst ? error : worst;
 		ct_free(x);
 	}
@@ -105,6 +107,7 @@ static double compare_buffers(struct run *r, const ct_json *want)
 		const struct ct_param *p = ct_graph_buffer(r->rig.graph, i);
 		double error = golden_compare_digest(p->name, golden_get(golden_get(want, "buffers"), p->name),
 						     BUFFERS + (uint32_t)i, x, p->n, tolerance_of(want, "buffers"));
+
 		worst = error > worst ? error : worst;
 		x += p->n;
 	}
@@ -162,6 +165,7 @@ static void train(struct run *r, const ct_json *want, uint32_t steps)
 	for (uint32_t step = 0; step < steps; step++) {
 		double loss = forward(r, r->rig.program, step), wanted = golden_at(losses, step);
 		double error = fabs(loss - wanted) / wanted;
+
 		assert_ok(ct_program_backward(r->rig.program, &back));
 		assert_ok(update_now(r->optim, lr, NULL));
 		if (!(error <= LOSS_TOLERANCE))
@@ -248,8 +252,8 @@ static void test_training(void **state)
 	each_engine(run_all);
 }
 
-/* Cases are mild for a reason: at an everyday learning rate PyTorch loses its own track, told apart by the last bit of its initial
- * weights, by far more than the tolerance. */
+/* Cases are mild for a reason: at an everyday learning rate PyTorch loses its own track, told apart by the last bit of
+ * its initial weights, by far more than the tolerance. */
 static void test_chaos(void **state)
 {
 	ct_json *file = golden_load("resnet.json");
@@ -258,6 +262,7 @@ static void test_chaos(void **state)
 	(void)state;
 	for (size_t i = 0; i < ct_json_len(cases); i++) {
 		const ct_json *c = ct_json_at(cases, i), *chaotic = golden_get(c, "chaotic");
+
 		assert_true(golden_f64(golden_get(golden_get(c, "training"), "shaken_most"), "losses") <
 			    LOSS_TOLERANCE);
 		assert_true(golden_f64(chaotic, "apart") > 10 * LOSS_TOLERANCE);
@@ -277,6 +282,7 @@ static void compare_names(const ct_json *models, const char *name)
 	for (int i = 0; i < n; i++) {
 		const struct ct_param *p = i < n_params ? ct_graph_param(g, i) : ct_graph_buffer(g, i - n_params);
 		const ct_json *shape = golden_get(theirs, p->name);
+
 		assert_int_equal(ct_json_len(shape), p->ndim);
 		for (int k = 0; k < p->ndim; k++)
 			assert_int_equal(golden_at(shape, (size_t)k), p->dims[k]);

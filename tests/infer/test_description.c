@@ -207,5 +207,6 @@ int main(void)
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused), cmocka_unit_test(test_out_of_memory),
 		cmocka_unit_test(test_gray),       cmocka_unit_test(test_ranking), cmocka_unit_test(test_many_channels),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

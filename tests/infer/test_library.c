@@ -315,8 +315,8 @@ static void test_errors(void **state)
 	ctrain_model_close(images);
 }
 
-/* Flipped bits and missing bytes are refused, or give another valid model; nothing is read outside of the memory (which the
- * address sanitizer checks). */
+/* Flipped bits and missing bytes are refused, or give another valid model; nothing is read outside of the memory (which
+ * the address sanitizer checks). */
 static void test_damaged(void **state)
 {
 	ctrain_model *m = open_case("ranks");
@@ -355,7 +355,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	char *const argv[] = {(char *)(uintptr_t) "rm", (char *)(uintptr_t) "-r", dir, NULL};
+	char *const argv[] = {(char *)(uintptr_t)"rm", (char *)(uintptr_t)"-r", dir, NULL};
 	int status;
 	pid_t pid;
 

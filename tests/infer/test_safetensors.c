@@ -207,7 +207,8 @@ static void test_lengths(void **state)
 	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "exceeds the limit");
 }
 
-/* Every prefix and every flipped bit of the header of a real file: an answer, never a crash; and a shortened file never passes. */
+/* Every prefix and every flipped bit of the header of a real file: an answer, never a crash; and a shortened file never
+ * passes. */
 static void test_damage(void **state)
 {
 	const char *path = in_tmpdir("damage.safetensors");

@@ -1,6 +1,6 @@
-/* Trains a small residual network with frozen parameters (ct_graph_freeze) and factors of the learning rate on an engine, and
- * compares it with the engine ref: gradients are reported for trained slices only, frozen parameters and fixed statistics
- * keep every bit, also in the EMA weights, and everything else is what ref computes. */
+/* Trains a small residual network with frozen parameters (ct_graph_freeze) and factors of the learning rate on an
+ * engine, and compares it with the engine ref: gradients are reported for trained slices only, frozen parameters and
+ * fixed statistics keep every bit, also in the EMA weights, and everything else is what ref computes. */
 #ifndef CT_TESTS_NN_FREEZE_CHECK_H
 #define CT_TESTS_NN_FREEZE_CHECK_H
 

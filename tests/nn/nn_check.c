@@ -15,6 +15,7 @@ enum ct_status graph_try(struct ct_shape input, const char *layers, int n_output
 	assert_non_null(copy);
 	while (rest) {
 		char *end = strchr(rest, ';');
+
 		assert_true(spec.n_layers < MAX_LAYERS);
 		list[spec.n_layers++] = rest;
 		if (end)
@@ -76,6 +77,7 @@ void vary_norms(ct_net *net)
 	assert_ok(ct_mirror_open(ct_net_params(net), CT_MIRROR_WRITE, ct_engine_stream(ct_net_engine(net)), &m));
 	for (int i = 0; i < ct_graph_n_params(g); i++) {
 		const struct ct_param *p = ct_graph_param(g, i);
+
 		if (p->kind != CT_PARAM_BN_WEIGHT && p->kind != CT_PARAM_BN_BIAS)
 			continue;
 		float *x = CT_NEW_ARRAY(float, p->n);

@@ -75,12 +75,14 @@ double largest(const float *x, const float *minus, size_t n)
 
 	for (size_t k = 0; k < n; k++) {
 		double d = fabs((double)x[k] - (minus ? (double)minus[k] : 0));
+
 		max = d > max ? d : max;
 	}
 	return max;
 }
 
-/* Of the tensor's largest magnitude, or of a hundredth of the largest of all: a bias before a norm has a gradient of zero. */
+/* Of the tensor's largest magnitude, or of a hundredth of the largest of all: a bias before a norm has a gradient of
+ * zero. */
 static double worst_difference(struct bench *a, struct bench *b, bool grads)
 {
 	double worst = 0, floor = 0;
@@ -95,6 +97,7 @@ static double worst_difference(struct bench *a, struct bench *b, bool grads)
 				b->r.net, grads ? on_host(ct_net_grads(b->r.net)) : on_host(ct_net_params(b->r.net)),
 				i);
 			double size = largest(x, NULL, n), error;
+
 			if (pass == 0) {
 				floor = size / 100 > floor ? size / 100 : floor;
 			} else {
@@ -122,6 +125,7 @@ void assert_equals_ref(const struct job *j, double tolerance)
 	for (size_t i = 0; i < ct_arena_elems(ct_net_buffers(a.r.net)); i++) {
 		double error =
 			fabs((double)on_host(ct_net_buffers(a.r.net))[i] - (double)on_host(ct_net_buffers(b.r.net))[i]);
+
 		buffers = error > buffers ? error : buffers;
 	}
 	if (!(params < tolerance) || !(grads < tolerance) || !(loss < tolerance) || !(buffers < tolerance))

@@ -109,8 +109,8 @@ const size_t n_op_cases = CT_ARRAY_LEN(op_cases);
 
 const float *op_case_weights(const struct op_case *c)
 {
-	static const float weights[19] = {0.5f, 2,	1,     0.25f, 3,     1.5f, 0.75f, 1,	0.1f, 4,
-					  1,	0.5f, 2.5f, 1,	 0.125f, 1,    2,     0.3f, 1};
+	static const float weights[19] = {0.5f, 2,    1,    0.25f, 3,      1.5f, 0.75f, 1,    0.1f, 4,
+					  1,    0.5f, 2.5f, 1,     0.125f, 1,    2,     0.3f, 1};
 
 	return strncmp(c->name, "weighted", 8) == 0 ? weights : NULL;
 }

@@ -1,5 +1,5 @@
-/* A chain of stages, each with a separate net, that is compared with the complete net: loss, gradients, running statistics and
- * evaluation, with two micro-batches in flight. */
+/* A chain of stages, each with a separate net, that is compared with the complete net: loss, gradients, running
+ * statistics and evaluation, with two micro-batches in flight. */
 #ifndef CT_TESTS_NN_STAGE_CHAIN_H
 #define CT_TESTS_NN_STAGE_CHAIN_H
 
@@ -8,7 +8,7 @@
 enum { CHAIN_ROWS = 3, CHAIN_MICROS = 3, CHAIN_CLASSES = 5, CHAIN_CONTEXTS = 2, CHAIN_MOST_STAGES = 4 };
 
 /* Residual blocks with two kinds of shortcut, stochastic depth, and a dropout. */
-#define CHAIN_BLOCKS                                                                                                      \
+#define CHAIN_BLOCKS                                                                                                \
 	"conv2d 16 kernel=3 padding=1 bias=false;batch_norm;relu name=a;"                                           \
 	"conv2d 16 kernel=3 padding=1 bias=false;batch_norm;relu;conv2d 16 kernel=3 padding=1 bias=false;"          \
 	"batch_norm;drop_path 0.3;add from=a;relu name=b;"                                                          \

@@ -29,6 +29,7 @@ static void train(struct rig *r, struct ct_shape input, struct outcome *o)
 	for (uint64_t i = 0; i < STEPS; i++) {
 		const struct ct_batch b = {.n = ROWS, .x = x, .labels = labels};
 		struct ct_metrics m = {0};
+
 		assert_ok(forward_now(r->program, &b, &m));
 		assert_ok(ct_program_backward(r->program, &back));
 		assert_ok(update_now(optim, 0.02f, NULL));
@@ -39,6 +40,7 @@ static void train(struct rig *r, struct ct_shape input, struct outcome *o)
 	o->activations = memory.activations;
 	for (size_t i = 0; i < ct_net_arena_elems(r->net); i++) {
 		uint32_t bits;
+
 		memcpy(&bits, on_host(ct_net_params(r->net)) + i, sizeof(bits));
 		o->finer = o->finer || (bits & 0xffff);
 	}
@@ -91,6 +93,7 @@ static void test_learns(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(models); i++) {
 		struct outcome a, b;
+
 		assert_true(learn(models[i].model, models[i].input, CT_PRECISION_FP32, &a));
 		if (!learn(models[i].model, models[i].input, CT_PRECISION_BF16, &b))
 			return;

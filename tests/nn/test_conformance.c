@@ -142,6 +142,7 @@ static void compare(struct comparison *cmp, const char *what, const float *want,
 	scale = scale > floor ? scale : floor;
 	for (size_t i = 0; i < n; i++) {
 		double error = fabs((double)want[i] - (double)got[i]) / (scale > 0 ? scale : 1);
+
 		if (!(error <= cmp->tolerance))
 			fail_msg("%s, \"%s\" (%s): %s[%zu] is %.9g, ref has %.9g: off by %.1e of the largest",
 				 cmp->engine, cmp->c->name, cmp->text, what, i, (double)got[i], (double)want[i], error);
@@ -173,10 +174,12 @@ static void compare_outcomes(struct comparison *cmp, const ct_graph *g, const st
 	compare(cmp, "running statistics", want->buffers, got->buffers, n_buffers, 0);
 	for (int i = 0; i < ct_graph_n_params(g); i++) {
 		double size = largest(want->grads[i], ct_graph_param(g, i)->n);
+
 		floor = size / 100 > floor ? size / 100 : floor;
 	}
 	for (int i = 0; i < ct_graph_n_params(g); i++) {
 		const struct ct_param *p = ct_graph_param(g, i);
+
 		compare(cmp, p->name, want->grads[i], got->grads[i], p->n, floor);
 		compare(cmp, p->name, want->sums[i], got->sums[i], p->n, 3 * floor);
 	}
@@ -190,6 +193,7 @@ static void add_squares(struct squares *s, const float *want, const float *got, 
 {
 	for (size_t i = 0; i < n; i++) {
 		const double d = (double)got[i] - (double)want[i];
+
 		s->difference += d * d;
 		s->size += (double)want[i] * (double)want[i];
 	}
@@ -204,7 +208,8 @@ static void check_squares(struct comparison *cmp, const char *what, const struct
 	cmp->worst = error > cmp->worst ? error : cmp->worst;
 }
 
-/* Rounding to 8 bits flips a ReLU here and a maximum there, so single gradients differ at will: all of them together count. */
+/* Rounding to 8 bits flips a ReLU here and a maximum there, so single gradients differ at will: all of them together
+ * count. */
 static void compare_rounded(struct comparison *cmp, const ct_graph *g, const struct outcome *want,
 			    const struct outcome *got)
 {
@@ -303,6 +308,7 @@ static int64_t compare_engine(const char *engine, enum ct_precision precision)
 		struct comparison cmp = {.engine = engine, .precision = precision, .c = &op_cases[i]};
 		char *behind = ct_strfmt("conv2d %d kernel=1 name=before;%s", cmp.c->input.c, cmp.c->layers);
 		const char *texts[] = {cmp.c->layers, behind};
+
 		assert_non_null(behind);
 		cmp.tolerance = tolerance_of(cmp.c, precision);
 		for (size_t t = 0; t < CT_ARRAY_LEN(texts); t++) {

@@ -14,6 +14,7 @@ static void test_rate_and_scale(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(rates); i++) {
 		int kept = 0;
+
 		ct_dropout_mask(1, 2, 3, 4, rates[i], N, mask);
 		for (int k = 0; k < N; k++) {
 			assert_true(mask[k] == 0 || mask[k] == 1 / (1 - rates[i]));
@@ -76,7 +77,8 @@ static void test_rows_of_a_drop_path(void **state)
 	assert_in_range(kept, 120, 180);
 }
 
-/* Loss of 12 rows in a step, in programs of `rows` rows, each given the position of its first row in the global batch. */
+/* Loss of 12 rows in a step, in programs of `rows` rows, each given the position of its first row in the global batch.
+ */
 static double loss_in_parts(const char *engine, uint64_t step, int rows)
 {
 	const struct ct_shape shape = {2, 4, 4};
@@ -96,6 +98,7 @@ static double loss_in_parts(const char *engine, uint64_t step, int rows)
 	set_step(r.net, step);
 	for (int i = 0; i < 12; i += rows) {
 		struct ct_batch b = {.n = rows, .x = x + i * 32, .labels = labels + i, .first = (uint64_t)i};
+
 		assert_ok(forward_now(r.program, &b, &m));
 	}
 	rig_close(&r);

@@ -43,6 +43,7 @@ static void check_normalise(int n, struct ct_shape s)
 		const size_t c = i / plane % c_count, image = i / (plane * c_count), at = i % plane;
 		const double want =
 			((double)x[(image * plane + at) * c_count + c] / 255 - (double)mean[c]) / (double)std[c];
+
 		assert_float_equal((double)first[i], want, 1e-5);
 	}
 	for (int threads = 1; threads <= MAX_THREADS; threads++) {

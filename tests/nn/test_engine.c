@@ -218,6 +218,7 @@ static void check_out_of_memory(const char *engine)
 	for (uint64_t n = 1;; n++) {
 		ct_net *net = NULL;
 		ct_program *p = NULL;
+
 		ct_mem_fail_after(n);
 		enum ct_status st = ct_net_create(r.engine, g, &opts, &net);
 		if (st == CT_OK)

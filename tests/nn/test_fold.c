@@ -65,6 +65,7 @@ static void vary_statistics(ct_net *net)
 
 	for (int i = 0; i < ct_graph_n_buffers(g); i++) {
 		const struct ct_param *b = ct_graph_buffer(g, i);
+
 		fill_floats(500 + (uint32_t)i, x, b->n);
 		for (size_t k = 0; k < b->n; k++)
 			x[k] = b->kind == CT_PARAM_RUNNING_VAR ? 1.1f + 0.5f * x[k] : 0.4f * x[k];
@@ -99,6 +100,7 @@ static void test_equals_ref(void **state)
 		for (int train = 0; train < 2; train++) {
 			struct rig a, b;
 			float want[ROWS * 10], got[ROWS * 10];
+
 			open_net(&a, "ref", &setups[i], train);
 			open_net(&b, "onednn", &setups[i], train);
 			vary_statistics(a.net);
@@ -126,6 +128,7 @@ static void test_norms_cost_nothing(void **state)
 	evaluate(&r, r.program, &setups[0], logits);
 	for (int i = 0; i < ct_graph_n_nodes(r.graph); i++) {
 		const enum ct_op op = ct_graph_node(r.graph, i)->op;
+
 		assert_ok(ct_program_times(r.program, i, &forward, &backward));
 		if (op == CT_OP_BATCH_NORM)
 			assert_true(forward == 0);
@@ -135,7 +138,8 @@ static void test_norms_cost_nothing(void **state)
 	rig_close(&r);
 }
 
-/* A program that has folded before gives what a new one gives; and again, when one of another size has used the memory. */
+/* A program that has folded before gives what a new one gives; and again, when one of another size has used the memory.
+ */
 static void assert_like_new(const struct rig *r, const struct setup *s, const float before[ROWS * 10])
 {
 	float a[ROWS * 10], b[ROWS * 10];

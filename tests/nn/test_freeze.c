@@ -43,6 +43,7 @@ static void test_patterns(void **state)
 	assert_ok(freeze(g, "backbone"));
 	for (int i = 0; i < ct_graph_n_params(g); i++) {
 		const struct ct_param *p = ct_graph_param(g, i);
+
 		assert_int_equal(p->frozen, strncmp(p->name, "fc2.", 4) != 0);
 	}
 	assert_fails(freeze(g, "fc2.*"), CT_CONFIG, "nothing to train");
@@ -77,7 +78,11 @@ static void test_lr_factors(void **state)
 	static const struct {
 		const char *name;
 		float factor;
-	} want[] = {{"conv1.weight", 0.25f}, {"conv2.weight", 0.5f}, {"conv2.bias", 2}, {"fc2.weight", 10}, {"fc2.bias", 2}};
+	} want[] = {{"conv1.weight", 0.25f},
+		    {"conv2.weight", 0.5f},
+		    {"conv2.bias", 2},
+		    {"fc2.weight", 10},
+		    {"fc2.bias", 2}};
 	const char *bad[] = {"fc", "=1", "fc.*=0", "fc.*=x", "fc.*=-1", "fc.*=nan", "fc.*=1e999"};
 	struct rig r;
 	ct_optim *o;
@@ -96,6 +101,7 @@ static void test_lr_factors(void **state)
 	assert_ok(update_now(o, 0.125, NULL));
 	for (size_t i = 0; i < CT_ARRAY_LEN(want); i++) {
 		float *x = export_param(r.net, on_host(ct_net_params(r.net)), param_named(r.graph, want[i].name));
+
 		assert_true(x[0] == 0.125f * want[i].factor);
 		ct_free(x);
 	}

@@ -5,7 +5,8 @@
 #include "tests/nn/nn_check.h"
 #include "tests/nn/op_cases.h"
 
-/* Elements tried of each tensor. Under a sanitizer a forward pass takes ten times as long, and shows all it can at the first. */
+/* Elements tried of each tensor. Under a sanitizer a forward pass takes ten times as long, and shows all it can at the
+ * first. */
 #ifdef __SANITIZE_ADDRESS__
 #define PROBES 4
 #else
@@ -59,9 +60,9 @@ static struct difference differ(struct probe *p, float *value, float h, double m
 
 enum verdict { AGREES, KINK, DIFFERS };
 
-/* Where the loss is smooth, slopes at two step sizes agree and the bend halves with the step; a kink (ReLU, max pool) at
- * distance d < h breaks one of the two by a third of its size at least. Elsewhere Richardson's extrapolation takes the
- * quadratic error away. */
+/* Where the loss is smooth, slopes at two step sizes agree and the bend halves with the step; a kink (ReLU, max pool)
+ * at distance d < h breaks one of the two by a third of its size at least. Elsewhere Richardson's extrapolation takes
+ * the quadratic error away. */
 static enum verdict try_step(struct probe *p, float *value, double gradient, double h, double *best)
 {
 	double middle = loss_now(p);
@@ -106,6 +107,7 @@ static void check_parameters(struct probe *p)
 		const struct ct_slice *s = ct_net_slice(p->rig.net, i);
 		const struct ct_param *param = ct_graph_param(p->rig.graph, s->param);
 		float *gradient = export_param(p->rig.net, on_host(ct_net_grads(p->rig.net)), s->param);
+
 		for (size_t e = 0; e < param->n; e += stride_for(param->n))
 			check_element(p, &params[s->offset + e], (double)gradient[e], param->name, e);
 		ct_free(gradient);
@@ -165,6 +167,7 @@ static void test_all_cases(void **state)
 	for (size_t i = 0; i < n_op_cases; i++) {
 		const struct op_case *c = &op_cases[i];
 		ct_graph *g = graph_make(c->input, c->layers, c->n_outputs, c->loss, c->smoothing);
+
 		for (int id = 0; id < ct_graph_n_nodes(g); id++)
 			seen[ct_graph_node(g, id)->op] = true;
 		ct_graph_destroy(g);

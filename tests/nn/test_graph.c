@@ -63,6 +63,7 @@ static void test_shapes(void **state)
 	size_t n = 0;
 	for (size_t k = 0; k < CT_ARRAY_LEN(params); k++) {
 		const struct ct_param *p = ct_graph_param(g, (int)k);
+
 		assert_string_equal(p->name, params[k].name);
 		assert_int_equal(p->kind, params[k].kind);
 		assert_int_equal(p->ndim, params[k].ndim);
@@ -129,12 +130,14 @@ static void wrong_pool_padding(ct_graph *g)
 static void wrong_pool_dilation(ct_graph *g)
 {
 	struct ct_window w = ct_window_square(2, 1, 1);
+
 	w.dilation_h = w.dilation_w = 7;
 	ct_graph_max_pool(g, "x", 1, w);
 }
 static void wrong_avg_dilation(ct_graph *g)
 {
 	struct ct_window w = ct_window_square(2, 1, 0);
+
 	w.dilation_h = 2;
 	ct_graph_avg_pool(g, "x", 1, w);
 }
@@ -195,6 +198,7 @@ static void wrong_classes(ct_graph *g)
 static void wrong_two_losses(ct_graph *g)
 {
 	int x = ct_graph_linear(g, "x", 1, 4, true);
+
 	ct_graph_mse(g, x);
 	ct_graph_softmax_xent(g, x, 0);
 }
@@ -274,6 +278,7 @@ static void test_errors(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
 		ct_graph *g = start(3, 8, 8);
+
 		assert_int_equal(ct_graph_conv2d(g, "first", 0, 4, ct_window_square(3, 1, 0), 1, true), 1);
 		cases[i].build(g);
 		assert_fails(ct_graph_finish(g), CT_CONFIG, cases[i].part);

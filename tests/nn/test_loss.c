@@ -26,6 +26,7 @@ static struct naive naive_xent(const float *z, int label, int k, double smoothin
 		sum += exp((double)z[j] - max);
 	for (int j = 0; j < k; j++) {
 		double target = (double)weights[j] * (smoothing / k + (j == label ? 1 - smoothing : 0));
+
 		r.loss -= target * ((double)z[j] - max - log(sum));
 		d[j] = -target;
 		all += target;
@@ -66,6 +67,7 @@ static void check_xent(int k, float smoothing, float spread)
 	ct_loss_softmax_xent(1, z, &b, k, smoothing, NULL, NULL, &eval);
 	for (int i = 0; i < ROWS; i++) {
 		struct naive r = naive_xent(z + i * k, labels[i], k, (double)smoothing, ones, want);
+
 		loss += r.loss;
 		top1 += r.top1;
 		top5 += r.top5;
@@ -226,8 +228,9 @@ static void check_threads(int rows, int k)
 	const struct ct_batch b = {.n = rows, .labels = labels, .targets = z + k};
 	for (int i = 0; i < rows; i++) {
 		const size_t at = (size_t)i * (size_t)k;
-		ct_loss_softmax_xent(1, z + at, &(struct ct_batch){.n = 1, .labels = labels + i}, k, 0.1f, NULL, want + at,
-				     &alone);
+
+		ct_loss_softmax_xent(1, z + at, &(struct ct_batch){.n = 1, .labels = labels + i}, k, 0.1f, NULL,
+				     want + at, &alone);
 		if (i < rows - 1)
 			ct_loss_mse(1, z + at, &(struct ct_batch){.n = 1, .targets = z + k + at}, k, NULL, &alone_mse);
 	}
@@ -235,6 +238,7 @@ static void check_threads(int rows, int k)
 		assert_true(alone.top1 > 0 && alone.top1 < alone.top5 && alone.top5 < rows);
 	for (int threads = 1; threads <= 4; threads++) {
 		struct ct_metrics m = {0}, mse = {0};
+
 		memset(d, 0, n * sizeof(*d));
 		ct_loss_softmax_xent(threads, z, &b, k, 0.1f, NULL, d, &m);
 		assert_memory_equal(&m, &alone, sizeof(m));

@@ -32,7 +32,8 @@ static void test_a_chain_needs_two_buffers(void **state)
 
 static void test_small_buffers_fill_gaps(void **state)
 {
-	struct ct_plan_buffer b[] = {live(640, 0, 9), live(640, 0, 3), live(640, 6, 9), live(64, 4, 5), live(128, 3, 6)};
+	struct ct_plan_buffer b[] = {live(640, 0, 9), live(640, 0, 3), live(640, 6, 9), live(64, 4, 5),
+				     live(128, 3, 6)};
 	struct ct_memory_plan plan;
 
 	(void)state;
@@ -60,7 +61,8 @@ static bool overlap(const struct ct_plan_buffer *a, const struct ct_plan_buffer 
 	return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
-/* What a task sees in memory: nothing that it needs may have been overwritten, and `lost` is the first task that overwrites. */
+/* What a task sees in memory: nothing that it needs may have been overwritten, and `lost` is the first task that
+ * overwrites. */
 static void check(const struct ct_plan_buffer *b, size_t n, const struct ct_memory_plan *plan)
 {
 	size_t sum = 0, largest_at_once = 0;

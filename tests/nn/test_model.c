@@ -115,6 +115,7 @@ static void test_every_model(void **state)
 	for (size_t i = 0; (spec.name = ct_model_name_at(i)); i++) {
 		ct_graph *g = build(&spec);
 		const struct ct_node *loss = ct_graph_node(g, ct_graph_loss(g));
+
 		assert_int_equal(ct_graph_node(g, loss->in[0])->shape.c, 7);
 		ct_graph_destroy(g);
 	}
@@ -123,11 +124,8 @@ static void test_every_model(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mlp),
-		cmocka_unit_test(test_lenet),
-		cmocka_unit_test(test_convnet),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_every_model),
+		cmocka_unit_test(test_mlp),   cmocka_unit_test(test_lenet),       cmocka_unit_test(test_convnet),
+		cmocka_unit_test(test_names), cmocka_unit_test(test_every_model),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,6 +122,7 @@ static void test_errors(void **state)
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
 		enum ct_status st =
 			graph_try((struct ct_shape){3, 8, 8}, cases[i].layers, 5, CT_LOSS_CROSS_ENTROPY, 0, &g);
+
 		if (st != CT_CONFIG || !strstr(ct_error_message(), cases[i].message))
 			fail_msg("\"%s\": status %s, message \"%s\", not \"%s\"", cases[i].layers, ct_status_name(st),
 				 ct_error_message(), cases[i].message);

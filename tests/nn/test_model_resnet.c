@@ -19,6 +19,7 @@ static double macs(const ct_graph *g)
 
 	for (int i = 0; i < ct_graph_n_nodes(g); i++) {
 		enum ct_op op = ct_graph_node(g, i)->op;
+
 		if (op == CT_OP_CONV2D || op == CT_OP_LINEAR)
 			sum += ct_graph_node_flops(g, i) / 2;
 	}
@@ -53,6 +54,7 @@ static void test_sizes(void **state)
 		struct ct_model_spec spec = {
 			.name = nets[i].name, .input = {3, nets[i].image, nets[i].image}, .n_outputs = nets[i].classes};
 		ct_graph *g = build(&spec);
+
 		assert_int_equal(ct_graph_n_elems(g), nets[i].params);
 		if (fabs(macs(g) * 1e-9 - nets[i].gmacs) > 0.0006)
 			fail_msg("%s: %.4f GMACs, published are %.3f", nets[i].name, macs(g) * 1e-9, nets[i].gmacs);
@@ -114,6 +116,7 @@ static void test_zero_gamma(void **state)
 		const struct ct_node *node = ct_graph_node(g, i);
 		const char *dot = strrchr(node->name, '.');
 		bool last = dot && !strcmp(dot, ".bn3");
+
 		assert_int_equal(node->zero_gamma, last);
 		n += last;
 	}
@@ -130,6 +133,7 @@ static void test_drop_path(void **state)
 	(void)state;
 	for (int i = 0; i < ct_graph_n_nodes(g); i++) {
 		const struct ct_node *node = ct_graph_node(g, i);
+
 		if (node->op != CT_OP_DROP_PATH)
 			continue;
 		n++; /* the first block has none */
@@ -161,6 +165,7 @@ static void test_init(void **state)
 		const struct ct_param *p = ct_graph_param(r.graph, i);
 		float *x = export_param(r.net, on_host(ct_net_params(r.net)), i);
 		double sum = 0, squares = 0, n = (double)p->n, most = 0;
+
 		for (size_t k = 0; k < p->n; k++) {
 			sum += (double)x[k];
 			squares += (double)x[k] * (double)x[k];
@@ -168,12 +173,14 @@ static void test_init(void **state)
 		}
 		if (p->kind == CT_PARAM_WEIGHT && p->ndim == 4) {
 			double var = 2.0 / (p->dims[0] * p->dims[2] * p->dims[3]);
+
 			assert_float_equal(squares / n / var, 1, 6 * sqrt(2 / n));
 			assert_float_equal(sum / n / sqrt(var), 0, 6 / sqrt(n));
 		} else if (p->kind == CT_PARAM_WEIGHT) {
 			assert_true(most <= 1 / sqrt(2048.0) && most > 0.999 / sqrt(2048.0));
 		} else if (p->kind == CT_PARAM_BN_WEIGHT) {
 			bool zero = ct_graph_node(r.graph, p->node)->zero_gamma;
+
 			assert_true(sum == (zero ? 0 : n));
 		}
 		ct_free(x);

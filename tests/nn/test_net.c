@@ -35,6 +35,7 @@ static void check_order(const char *engine, enum ct_dtype reduce_type, const cha
 	assert_int_equal(ct_net_n_slices(r.net), 10);
 	for (int i = 0; i < ct_net_n_slices(r.net); i++) {
 		const struct ct_slice *s = ct_net_slice(r.net, i);
+
 		assert_string_equal(ct_graph_param(r.graph, s->param)->name, order[i]);
 		assert_int_equal(s->dtype, i < 4 ? reduce_type : CT_F32);
 		assert_int_equal(s->offset % 16, 0);
@@ -63,6 +64,7 @@ static void check_slices(const char *engine)
 					    "c2.bias",   "b1.weight", "b1.bias",   "c1.weight", "c1.bias"},
 				 *const typed[] = {"f2.weight", "f1.weight", "c2.weight", "c1.weight", "f2.bias",
 						   "f1.bias",   "c2.bias",   "b1.weight", "b1.bias",   "c1.bias"};
+
 	check_order(engine, CT_F32, plain);
 	check_order(engine, CT_BF16, typed);
 }
@@ -82,6 +84,7 @@ static void check_round_trip(const char *engine)
 	for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
 		const struct ct_param *p = ct_graph_param(r.graph, i);
 		float *x = CT_NEW_ARRAY(float, p->n);
+
 		fill_floats((uint32_t)i, x, p->n);
 		assert_ok(import_now(r.net, arena, i, x));
 		ct_free(x);
@@ -89,6 +92,7 @@ static void check_round_trip(const char *engine)
 	for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
 		const struct ct_param *p = ct_graph_param(r.graph, i);
 		float *x = CT_NEW_ARRAY(float, p->n), *back = export_param(r.net, arena, i);
+
 		fill_floats((uint32_t)i, x, p->n);
 		assert_memory_equal(x, back, p->n * sizeof(float));
 		ct_free(back);
@@ -100,6 +104,7 @@ static void check_round_trip(const char *engine)
 		sum += fabs((double)arena[i]);
 	for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
 		float *x = export_param(r.net, arena, i);
+
 		for (size_t k = 0; k < ct_graph_param(r.graph, i)->n; k++)
 			of_params += fabs((double)x[k]);
 		ct_free(x);
@@ -272,6 +277,7 @@ static void accumulate_in(const char *engine, int rows, int micro, float *arena_
 					.x = x + (size_t)(k * (rows / micro)) * shape_elems(shape),
 					.labels = labels + k * (rows / micro),
 					.first = (uint64_t)(k * (rows / micro))};
+
 		assert_ok(forward_now(r.program, &part, &m));
 		assert_ok(ct_program_backward(r.program, &back));
 	}

@@ -48,6 +48,7 @@ static float from_bf16(uint16_t h)
 static size_t index_of(const struct shape *s, int n, int c, int i)
 {
 	size_t blocks = ((size_t)s->channels + LANES - 1) / LANES;
+
 	return (((size_t)n * blocks + (size_t)c / LANES) * (size_t)s->plane + (size_t)i) * LANES + (size_t)c % LANES;
 }
 
@@ -62,6 +63,7 @@ static float *tensor(const struct data *d, uint32_t stream, float offset)
 		for (int c = 0; c < d->s.channels; c++) {
 			for (int i = 0; i < d->s.plane; i++, k++) {
 				float v = values[k] + offset * (float)(c % 5);
+
 				x[index_of(&d->s, n, c, i)] = d->kind & BF16 ? from_bf16(to_bf16(v)) : v;
 			}
 		}
@@ -139,10 +141,12 @@ static void expect_channel(const struct data *d, int c, const float *y, struct r
 	for (int pass = 0; pass < 2; pass++) {
 		for (int n = 0; n < s->n; n++) {
 			const double f = d->kind & FACTOR ? (double)d->factor[n] : 1;
+
 			for (int i = 0; i < s->plane; i++) {
 				const size_t at = index_of(s, n, c, i);
 				double xh = ((double)d->x[at] - mean) * inv,
 				       z = f * (xh * (double)d->gamma[c] + (double)d->beta[c]);
+
 				z += d->kind & RESIDUAL ? (double)d->residual[at] : 0;
 				bool cut = (d->kind & RELU) && !(y[at] > 0);
 				float both = d->kind & TWO ? d->dy[at] + d->dy2[at] : d->dy[at];
@@ -253,6 +257,7 @@ static void compare(const struct data *d, const char *what, const float *got, co
 		largest = fabs((double)want[i]) > largest ? fabs((double)want[i]) : largest;
 	for (size_t i = 0; i < n; i++) {
 		double error = fabs((double)got[i] - (double)want[i]) / largest;
+
 		if (!(error <= relative))
 			fail_msg("%dx%dx%d kind %d: %s[%zu] is %.9g, not %.9g", d->s.n, d->s.channels, d->s.plane,
 				 d->kind, what, i, (double)got[i], (double)want[i]);

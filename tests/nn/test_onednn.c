@@ -30,6 +30,7 @@ static size_t assert_padding_zero(ct_net *net, const float *arena)
 	for (int i = 0; i < ct_net_n_slices(net); i++) {
 		const struct ct_slice *s = ct_net_slice(net, i);
 		float *x = export_param(net, arena, s->param);
+
 		assert_ok(import_now(net, again, s->param, x));
 		assert_memory_equal(again + s->offset, arena + s->offset, s->n * sizeof(float));
 		padded += s->n - ct_graph_param(ct_net_graph(net), s->param)->n;
@@ -60,8 +61,10 @@ static void test_same_bits(void **state)
 	(void)state;
 	for (int threads = 1; threads <= 3; threads++) {
 		struct job jobs[] = {convnet, mixed};
+
 		for (size_t i = 0; i < CT_ARRAY_LEN(jobs); i++) {
 			struct bench a, b;
+
 			jobs[i].threads = threads;
 			run(&a, &jobs[i]);
 			run(&b, &jobs[i]);
@@ -81,6 +84,7 @@ static void test_threads_equal_ref(void **state)
 	(void)state;
 	for (int threads = 1; threads <= 3; threads++) {
 		struct job a = convnet, b = mixed;
+
 		a.threads = b.threads = threads;
 		a.kind = CT_INPUT_U8_NHWC;
 		assert_equals_ref(&a, 2e-4);
@@ -96,6 +100,7 @@ static void test_other_batch_sizes(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(sizes); i++) {
 		struct job a = convnet, b = mixed;
+
 		a.n = b.n = sizes[i];
 		assert_equals_ref(&a, 5e-4);
 		assert_equals_ref(&b, 2e-5);
@@ -188,6 +193,7 @@ static void test_profile(void **state)
 	step(&b, &convnet, false);
 	for (int i = 0; i < ct_graph_n_nodes(b.r.graph); i++) {
 		const struct ct_node *node = ct_graph_node(b.r.graph, i);
+
 		assert_ok(ct_program_times(b.r.program, i, &forward, &backward));
 		assert_true(forward >= 0 && backward >= 0);
 		if (node->weight >= 0)
@@ -241,6 +247,7 @@ static void test_gradients_in_order(void **state)
 	assert_true(w.early);
 	for (int i = 0; i < ct_net_n_slices(b.r.net); i++) {
 		const struct ct_slice *s = ct_net_slice(b.r.net, i);
+
 		assert_memory_equal(w.seen + s->offset, on_host(ct_net_grads(b.r.net)) + s->offset,
 				    s->n * sizeof(float));
 	}
@@ -261,6 +268,7 @@ static void test_out_of_memory(void **state)
 		struct rig r = {.graph = graph_make(convnet.input, convnet.layers, 10, CT_LOSS_CROSS_ENTROPY, 0)};
 		const struct ct_net_opts opts = {.batch = 4, .input = CT_INPUT_F32_NCHW, .train = true};
 		ct_program *eval = NULL;
+
 		assert_ok(ct_device_open("cpu", 0, &r.device));
 		ct_mem_fail_after(after);
 		enum ct_status st = ct_engine_open("onednn", r.device, 1, &r.engine);

@@ -1,6 +1,6 @@
-/* A second thread exports parameters while a net computes, as the thread that writes a checkpoint does. Both use the engine's caches of
- * descriptors and primitives. The build with the thread sanitizer runs this test (scripts/test.sh): it reports an access to the caches
- * without their lock, which other builds might survive. */
+/* A second thread exports parameters while a net computes, as the thread that writes a checkpoint does. Both use the
+ * engine's caches of descriptors and primitives. The build with the thread sanitizer runs this test (scripts/test.sh):
+ * it reports an access to the caches without their lock, which other builds might survive. */
 #include <pthread.h>
 
 #include "base/parallel.h"
@@ -10,12 +10,13 @@
 #define N_NETS 12
 #define REPEATS 4 /* each with an engine of its own: what is found depends on which thread comes first */
 
-/* What the second thread exports: nets of different sizes, so that each needs descriptors and primitives that are not in the caches yet. */
+/* What the second thread exports: nets of different sizes, so that each needs descriptors and primitives that are not
+ * in the caches yet. */
 struct exporter {
 	ct_graph *graphs[N_NETS];
 	ct_net *nets[N_NETS];
 	const float *params[N_NETS];
-	float *out[N_NETS]; /* all parameters one after the other */
+	float *out[N_NETS];      /* all parameters one after the other */
 	pthread_barrier_t start; /* of both threads */
 	bool in_step;            /* also before each net */
 	enum ct_status status;
@@ -66,8 +67,8 @@ static void open_nets(struct exporter *e, ct_engine *engine)
 		int k = 16 * (i + 1);
 
 		snprintf(layers, sizeof(layers),
-			 "conv2d %d kernel=3;relu;conv2d %d kernel=5;global_avg_pool;flatten;linear %d;relu;linear 10", k,
-			 k + 16, k);
+			 "conv2d %d kernel=3;relu;conv2d %d kernel=5;global_avg_pool;flatten;linear %d;relu;linear 10",
+			 k, k + 16, k);
 		e->graphs[i] = graph_make((struct ct_shape){3, 12, 12}, layers, 10, CT_LOSS_CROSS_ENTROPY, 0);
 		assert_ok(ct_net_create(engine, e->graphs[i], &opts, &e->nets[i]));
 		assert_ok(ct_net_init(e->nets[i], CT_INIT_PYTORCH, (uint64_t)i));

@@ -4,8 +4,8 @@
 #include "nn/onednn/kernels/norm_pool.h"
 #include "tests/nn/onednn_check.h"
 
-/* Norm, ReLU and max pool in one kernel: windows that overlap, leave a rest, reach over the edge; channels that do not fill a
- * vector; a norm that reads something else than a convolution. */
+/* Norm, ReLU and max pool in one kernel: windows that overlap, leave a rest, reach over the edge; channels that do not
+ * fill a vector; a norm that reads something else than a convolution. */
 static void test_norm_pool_shapes(void **state)
 {
 	static const char *const layers[] = {
@@ -29,6 +29,7 @@ static void test_norm_pool_shapes(void **state)
 					.n = 5,
 					.kind = CT_INPUT_F32_NCHW,
 					.steps = 2};
+
 			assert_equals_ref(&j, 2e-4);
 		}
 	}
@@ -104,6 +105,7 @@ static void test_fan_out(void **state)
 				.n = 3,
 				.kind = CT_INPUT_F32_NCHW,
 				.steps = 2};
+
 		assert_equals_ref(&j, 2e-5);
 	}
 }
@@ -121,6 +123,7 @@ static struct reads compare_reads(ct_program *ref, ct_program *p, const ct_graph
 		size_t elems = shape_elems(ct_graph_node(g, id)->shape) * (size_t)n;
 		float *want = CT_NEW_ARRAY(float, elems), *got = CT_NEW_ARRAY(float, elems);
 		enum ct_status st = ct_program_read(p, id, gradient, got);
+
 		if (st == CT_OK) {
 			assert_ok(ct_program_read(ref, id, gradient, want));
 			double size = largest(want, NULL, elems), error = largest(want, got, elems);
@@ -179,6 +182,7 @@ static void test_read(void **state)
 		struct job j = *jobs[i], ref = j;
 		struct ct_metrics m = {0};
 		ct_program *eval[2];
+
 		j.steps = ref.steps = 0;
 		ref.engine = "ref";
 		run(&a, &ref);
@@ -231,6 +235,7 @@ static void test_nan_shows(void **state)
 		struct job j = {
 			.engine = "onednn", .layers = layers[i], .input = {1, 8, 8}, .threads = 1, .batch = 4, .n = 4};
 		struct bench b;
+
 		bench_open(&b, &j);
 		step(&b, &j, false);
 		assert_true(isfinite(b.metrics.loss));

@@ -76,6 +76,7 @@ static void test_sgd(void **state)
 	size_t n = ct_net_arena_elems(r.net);
 	for (int nesterov = 0; nesterov < 2; nesterov++) {
 		struct ct_optim_opts opts = sgd;
+
 		opts.nesterov = nesterov;
 		assert_ok(ct_optim_create(r.net, &opts, &o));
 		float *before = copy(on_host(ct_net_params(r.net)), n);
@@ -84,10 +85,12 @@ static void test_sgd(void **state)
 			p[i] = (double)before[i];
 		for (int step = 0; step < 6; step++) {
 			double lr = 0.1 / (step + 1);
+
 			fill_floats((uint32_t)step, on_host(ct_net_grads(r.net)), n);
 			assert_ok(update_now(o, lr, NULL));
 			for (size_t i = 0; i < n; i++) {
 				double d = (double)on_host(ct_net_grads(r.net))[i] + 0.1 * p[i];
+
 				m[i] = step ? 0.9 * m[i] + d : d;
 				p[i] -= lr * (nesterov ? d + 0.9 * m[i] : m[i]);
 			}
@@ -111,6 +114,7 @@ static void test_no_decay_on_norms_and_biases(void **state)
 	(void)state;
 	for (int kind = 0; kind < 2; kind++) {
 		struct ct_optim_opts opts = kind ? adamw : sgd;
+
 		opts.decay_norm_bias = false;
 		open_rig(&r);
 		size_t n = ct_net_arena_elems(r.net);
@@ -122,6 +126,7 @@ static void test_no_decay_on_norms_and_biases(void **state)
 			const struct ct_param *p = ct_graph_param(r.graph, i);
 			float *x = export_param(r.net, on_host(ct_net_params(r.net)), i),
 			      want = p->kind == CT_PARAM_WEIGHT ? 0.95f : 1.0f;
+
 			for (size_t k = 0; k < p->n; k++)
 				assert_float_equal(x[k], want, 1e-7);
 			ct_free(x);
@@ -289,6 +294,7 @@ static void test_requested_norms(void **state)
 	assert_ok(ct_optim_create(r.net, &opts, &o));
 	for (int on = 0; on < 2; on++) {
 		double weights = 0, gradient = 0;
+
 		fill_floats(1, params, n);
 		fill_floats(2, grads, n);
 		for (size_t i = 0; i < n; i++) {
@@ -398,6 +404,7 @@ static void test_threads(void **state)
 			struct ct_optim_opts clipped = usual(kind);
 			struct rig r = {0};
 			ct_optim *o;
+
 			clipped.clip_norm = 0.1;
 			r.graph = graph_make((struct ct_shape){300, 1, 1}, "linear 500;relu;linear 3", 3,
 					     CT_LOSS_CROSS_ENTROPY, 0);

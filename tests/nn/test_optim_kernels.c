@@ -20,6 +20,7 @@ static void test_kernels_agree(void **state)
 	fill_floats(9, g, n);
 	for (size_t i = 0; (k = ct__optim_kernels_at(i)); i++) {
 		float *x = i ? got : want;
+
 		fill_floats(10, x, 4 * n);
 		for (size_t j = 3 * n; j < 4 * n; j++)
 			x[j] = fabsf(x[j]);

@@ -24,6 +24,7 @@ static void large_batch_update(const struct ct_optim_opts *o, bool weight, int t
 		d[i] = (double)g[i];
 	if (o->kind == CT_LARS) {
 		double wn = norm(w, n), gn = norm(d, n), q = 1;
+
 		if (weight && wn > 0 && gn > 0)
 			q = o->trust * wn / (gn + decay * wn + 1e-8);
 		for (size_t i = 0; i < n; i++) {
@@ -57,6 +58,7 @@ static void check_large_batch(const struct ct_optim_opts *opts, int zero, int st
 	for (int i = 0; i < n_params; i++) {
 		size_t n = ct_graph_param(r.graph, i)->n;
 		float *x = export_param(r.net, on_host(ct_net_params(r.net)), i);
+
 		w[i] = CT_NEW_ARRAY(double, 4 * n);
 		m[i] = w[i] + n;
 		v[i] = m[i] + n;
@@ -68,8 +70,10 @@ static void check_large_batch(const struct ct_optim_opts *opts, int zero, int st
 	assert_ok(ct_optim_create(r.net, opts, &o));
 	for (int t = 1; t <= 6; t++) {
 		double lr = 0.5 / t;
+
 		for (int i = 0; i < n_params; i++) {
 			const struct ct_param *p = ct_graph_param(r.graph, i);
+
 			assert_true(p->n <= CT_ARRAY_LEN(g));
 			fill_floats((uint32_t)(10 * t + i), g, p->n);
 			for (size_t k = 0; k < p->n; k++)
@@ -83,6 +87,7 @@ static void check_large_batch(const struct ct_optim_opts *opts, int zero, int st
 		float *x = export_param(r.net, on_host(ct_net_params(r.net)), i);
 		size_t n = ct_graph_param(r.graph, i)->n;
 		double scale = 1 + norm(w[i], n);
+
 		for (size_t k = 0; k < n; k++)
 			assert_float_equal(x[k], w[i][k], 1e-6 * scale);
 		ct_free(x);

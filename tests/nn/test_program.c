@@ -113,8 +113,8 @@ static void descend(struct rig *r)
 		on_host(ct_net_params(r->net))[i] -= 0.3f * on_host(ct_net_grads(r->net))[i];
 }
 
-/* Training goes on to the bit among programs of fewer and of more rows, some of them made when it has begun; and they see what
- * it has done. */
+/* Training goes on to the bit among programs of fewer and of more rows, some of them made when it has begun; and they
+ * see what it has done. */
 static void check_neighbours(const char *engine)
 {
 	struct rig alone, among, judge;
@@ -205,6 +205,7 @@ static void check_other_tensors(const char *engine)
 	rig_open(&r, engine, graph_of(16, "conv2d 16 kernel=3;global_avg_pool;linear 5"), &options);
 	for (size_t i = 0; i < CT_ARRAY_LEN(others); i++) {
 		ct_graph *g = graph_of(16, others[i]);
+
 		assert_fails(ct_program_create_for(r.net, g, ROWS, CT_TRAIN, &p), CT_BUG, "different parameters");
 		ct_graph_destroy(g);
 	}

@@ -89,6 +89,7 @@ static void train(struct rig *r, const struct setup *s, struct ct_metrics *metri
 	for (uint64_t i = 0; i < 4; i++) {
 		const struct ct_backward_opts back = {.scale = 1.0f / (float)s->batch, .accumulate = i == 3};
 		struct ct_batch b = {.n = s->batch, .x = x, .labels = labels, .first = 11};
+
 		set_step(r->net, i);
 		assert_ok(forward_now(r->program, &b, metrics));
 		memset(&b, 0xff, sizeof(b)); /* the caller's again */
@@ -140,6 +141,7 @@ static void check_same_bits(enum ct_recompute recompute)
 	for (size_t i = 0; i < CT_ARRAY_LEN(setups); i++) {
 		struct setup again = setups[i];
 		struct outcome a, b;
+
 		again.recompute = recompute;
 		if (!run_setup(&setups[i], &a)) {
 			printf("not run: %s\n", ct_error_message());
@@ -182,6 +184,7 @@ static void test_no_reorders(void **state)
 	for (size_t i = 0; i < CT_ARRAY_LEN(setups); i++) {
 		struct rig r;
 		size_t sums = 0;
+
 		if (!opened(&r, &setups[i], &sums))
 			continue;
 		if (strstr(ct_engine_version(r.engine), "avx512"))

@@ -25,6 +25,7 @@ static void test_warmup_joins_every_schedule(void **state)
 					.pct_start = 0.3,
 					.div_factor = 25,
 					.final_div_factor = 1e4};
+
 		at(&s, 0, 0.2);
 		at(&s, 5, 2 * (0.1 + 0.9 * 0.5));
 		at(&s, 9, 2 * (0.1 + 0.9 * 0.9));
@@ -73,8 +74,10 @@ static void test_odd_settings_stay_finite(void **state)
 							.div_factor = 25,
 							.final_div_factor = 1e4,
 							.power = 1};
+
 				for (uint64_t step = 0; step < 8; step++) {
 					double lr = ct_schedule_lr(&s, step);
+
 					assert_true(lr >= 0 && lr <= 1);
 				}
 			}

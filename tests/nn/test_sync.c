@@ -54,6 +54,7 @@ static enum ct_status train(struct rank *r)
 
 	for (int step = 0; step < STEPS; step++) {
 		struct ct_backward_opts back = {.scale = r->scale, .accumulate = step > 0};
+
 		CT_TRY(forward_now(r->rig.program, &r->batch, &r->metrics));
 		CT_TRY(ct_program_read(r->rig.program, ct_graph_node(g, ct_graph_loss(g))->in[0], false, r->logits));
 		CT_TRY(ct_program_backward(r->rig.program, &back));
@@ -110,6 +111,7 @@ static double off_by(const float *got, const float *want, size_t n, double floor
 		largest = fabs((double)want[i]) > largest ? fabs((double)want[i]) : largest;
 	for (size_t i = 0; i < n; i++) {
 		double error = fabs((double)got[i] - (double)want[i]) / largest;
+
 		worst = error > worst || isnan(error) ? error : worst;
 	}
 	return worst;
@@ -126,6 +128,7 @@ static void compare_gradients(struct rank *ranks, struct rank *whole, double tol
 			float *want = export_param(whole->rig.net, on_host(ct_net_grads(whole->rig.net)), i);
 			float *sum = export_param(ranks[0].rig.net, on_host(ct_net_grads(ranks[0].rig.net)), i);
 			float *other = export_param(ranks[1].rig.net, on_host(ct_net_grads(ranks[1].rig.net)), i);
+
 			for (size_t k = 0; k < n; k++) {
 				sum[k] += other[k];
 				floor = fabs((double)want[k]) / 100 > floor ? fabs((double)want[k]) / 100 : floor;
@@ -267,6 +270,7 @@ static void check_failure(const char *engine)
 		struct ct_backward_opts back = {.scale = 1};
 		struct ct_metrics m = {0};
 		struct rig r;
+
 		rig_open(&r, engine,
 			 graph_make((struct ct_shape){3, 4, 4}, "batch_norm name=bee;flatten;linear 3", 3,
 				    CT_LOSS_CROSS_ENTROPY, 0),

@@ -8,8 +8,8 @@
 
 #define BLOCK 16
 #define MAX_THREADS 3
-/* Of the result's root mean square, and of its largest value; three times direct summation in single precision, more where
- * a tile holds a single result */
+/* Of the result's root mean square, and of its largest value; three times direct summation in single precision, more
+ * where a tile holds a single result */
 #define RMS_TOLERANCE 6e-6
 #define MAX_TOLERANCE 3e-5
 
@@ -65,8 +65,10 @@ static void add_pixel(struct problem *p, int n, int oh, int ow, int tap)
 		return;
 	for (int k = 0; k < s->k; k++) {
 		size_t at_y = image_at(n, k, oh, ow, s->k, p->oh, p->ow);
+
 		for (int c = 0; c < s->c; c++) {
 			size_t at_x = image_at(n, c, h, w, s->c, s->h, s->w), at_w = weight_at(s, k, c, tap);
+
 			p->y_want[at_y] += (double)p->x[at_x] * (double)p->w[at_w];
 			p->dx_want[at_x] += (double)p->dy[at_y] * (double)p->w[at_w];
 			p->dw_want[at_w] += (double)p->dy[at_y] * (double)p->x[at_x];
@@ -81,6 +83,7 @@ static void expect(struct problem *p)
 			for (int ow = 0; ow < p->ow; ow++) {
 				for (int k = 0; k < p->s.k; k++) {
 					size_t at = image_at(n, k, oh, ow, p->s.k, p->oh, p->ow);
+
 					p->y_want[at] += (double)p->bias[k];
 					p->db_want[k] += (double)p->dy[at];
 				}
@@ -162,6 +165,7 @@ static void compare(const struct problem *p, const char *what, const float *x, c
 
 	for (size_t i = 0; i < n; i++) {
 		double error = fabs((double)x[i] - want[i]);
+
 		if (!(error <= worst)) /* a NaN, too */
 			worst = error;
 		sum += want[i] * want[i];
@@ -216,6 +220,7 @@ static void check_shape(struct ct_winograd_shape s)
 	struct kept one = {keep(p.y, p.n_y), keep(p.dx, p.n_x), keep(p.dw, p.n_w), keep(p.db, (size_t)s.k)};
 	for (int threads = 2; threads <= MAX_THREADS; threads++) {
 		bool last = threads == MAX_THREADS;
+
 		run_all(&p, threads);
 		same_bits(one.y, p.y, p.n_y, last);
 		same_bits(one.dx, p.dx, p.n_x, last);
@@ -260,6 +265,7 @@ static void test_sizes(void **state)
 	for (size_t i = 0; i < CT_ARRAY_LEN(shapes); i++) {
 		for (int taps = 3; taps <= 5; taps += 2) {
 			struct ct_winograd_shape s = shapes[i];
+
 			s.taps = taps;
 			if (s.pad_h < taps && s.pad_w < taps && s.h + 2 * s.pad_h >= taps && s.w + 2 * s.pad_w >= taps)
 				check_shape(s);
@@ -276,6 +282,7 @@ static uint16_t *to_bf16(float *x, size_t n)
 	assert_non_null(y);
 	for (size_t i = 0; i < n; i++) {
 		uint32_t bits;
+
 		memcpy(&bits, &x[i], sizeof(bits));
 		y[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 		bits = (uint32_t)y[i] << 16;
@@ -373,6 +380,7 @@ static void test_engine(void **state)
 					.n = 5,
 					.kind = CT_INPUT_F32_NCHW,
 					.steps = 2};
+
 			assert_equals_ref(&j, 1e-4);
 		}
 	}
@@ -396,6 +404,7 @@ static void test_few_rows(void **state)
 			.n = rows[i][1],
 			.kind = CT_INPUT_F32_NCHW,
 			.steps = 2};
+
 		assert_equals_ref(&j, 1e-4);
 	}
 }

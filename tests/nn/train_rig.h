@@ -1,5 +1,5 @@
-/* A net with everything that a training step needs: optimizer, EMA weights, and a batch and the step arguments in pinned
- * memory. */
+/* A net with everything that a training step needs: optimizer, EMA weights, and a batch and the step arguments in
+ * pinned memory. */
 #ifndef CT_TESTS_NN_TRAIN_RIG_H
 #define CT_TESTS_NN_TRAIN_RIG_H
 

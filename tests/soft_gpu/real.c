@@ -1,6 +1,6 @@
 /* For test programs that are linked to the real CUDA libraries: replaces the functions by which tests control the
- * software GPU. Tests that make calls fail, post work of their own, or count blocks or descriptors are skipped, and live objects
- * are not counted. */
+ * software GPU. Tests that make calls fail, post work of their own, or count blocks or descriptors are skipped, and
+ * live objects are not counted. */
 #include "tests/soft_gpu/check.h"
 #include "tests/soft_gpu/cudnn/soft_cudnn.h"
 

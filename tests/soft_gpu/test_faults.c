@@ -210,7 +210,8 @@ static void test_names(void **state)
 	assert_string_equal(cudaGetErrorName((cudaError_t)12345), "unrecognized error code");
 }
 
-/* ---- A fresh process with this environment ------------------------------------------------------------------------------------- */
+/* ---- A fresh process with this environment
+ * ------------------------------------------------------------------------------------- */
 
 static const char *self;
 

@@ -26,8 +26,9 @@ static cudaGraphExec_t end(cudaStream_t s, size_t n_nodes)
 	return exec;
 }
 
-/* A step with a fork: c = 2a + b on the main stream, d = 2b + a on the side, then a = 2c + d. With `late` (the planted bug) the last is
- * captured before the side is joined: a legal capture, but the order of two nodes is open. It hides what it reads. */
+/* A step with a fork: c = 2a + b on the main stream, d = 2b + a on the side, then a = 2c + d. With `late` (the planted
+ * bug) the last is captured before the side is joined: a legal capture, but the order of two nodes is open. It hides
+ * what it reads. */
 struct step {
 	cudaStream_t main, side;
 	cudaEvent_t fork, join;
@@ -279,7 +280,8 @@ static void test_update(void **state)
 	(void)cudaGetLastError();
 }
 
-/* Planted bugs: calls that a thread must not make while it captures. test_rules.c has those that CUDA refuses in any case. */
+/* Planted bugs: calls that a thread must not make while it captures. test_rules.c has those that CUDA refuses in any
+ * case. */
 static void test_unsafe_calls(void **state)
 {
 	cudaStream_t s = new_stream(), other = new_stream();

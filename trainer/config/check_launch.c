@@ -132,20 +132,23 @@ static void check_pipeline(struct ct_checker *k)
 			"launch.devices to choose GPUs",
 			(long long)c->launch.pipeline, c->device);
 	if (c->precision == CT_PRECISION_FP16 && ct__check_fine(k, "precision"))
-		ct__check_problem(k, "precision",
-				  "precision=fp16 with launch.pipeline=%lld: each stage would have a separate loss scale; "
-				  "set precision=bf16",
-				  (long long)c->launch.pipeline);
+		ct__check_problem(
+			k, "precision",
+			"precision=fp16 with launch.pipeline=%lld: each stage would have a separate loss scale; "
+			"set precision=bf16",
+			(long long)c->launch.pipeline);
 	if (c->train.cuda_graph == CT_CFG_GRAPH_ON && ct__check_fine(k, "train.cuda_graph"))
-		ct__check_problem(k, "train.cuda_graph",
-				  "train.cuda_graph=on with launch.pipeline=%lld: the steps of a pipeline, which wait for "
-				  "messages, are not recorded; set train.cuda_graph=auto",
-				  (long long)c->launch.pipeline);
+		ct__check_problem(
+			k, "train.cuda_graph",
+			"train.cuda_graph=on with launch.pipeline=%lld: the steps of a pipeline, which wait for "
+			"messages, are not recorded; set train.cuda_graph=auto",
+			(long long)c->launch.pipeline);
 	if (c->data.on_device == CT_CFG_ON_DEVICE_ON && ct__check_fine(k, "data.on_device"))
-		ct__check_problem(k, "data.on_device",
-				  "data.on_device=on with launch.pipeline=%lld: the stages read batches that the host prepares; "
-				  "set data.on_device=auto",
-				  (long long)c->launch.pipeline);
+		ct__check_problem(
+			k, "data.on_device",
+			"data.on_device=on with launch.pipeline=%lld: the stages read batches that the host prepares; "
+			"set data.on_device=auto",
+			(long long)c->launch.pipeline);
 	if (c->dist.bucket_mib == CT_CFG_AUTO && ct__check_fine(k, "dist.bucket_mib"))
 		ct__check_problem(
 			k, "dist.bucket_mib",

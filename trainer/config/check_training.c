@@ -78,15 +78,18 @@ static void check_val_size(struct ct_checker *k)
 static void check_labels(struct ct_checker *k)
 {
 	const struct ct_config *c = k->c;
-	static const char *const parts[] = {"data.val_labels", "data.labels.image", "data.labels.class", "data.labels.split"};
+	static const char *const parts[] = {"data.val_labels", "data.labels.image", "data.labels.class",
+					    "data.labels.split"};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(parts) && !c->data.labels[0]; i++) {
 		if (!ct__key_is_unset(ct__key_find(parts[i]), c))
-			ct__check_problem(k, parts[i], "%s requires data.labels, the file for the training data", parts[i]);
+			ct__check_problem(k, parts[i], "%s requires data.labels, the file for the training data",
+					  parts[i]);
 	}
 	if (c->data.labels[0] && c->data.val[0] && strcmp(c->data.val, "none") != 0 && !c->data.val_labels[0])
-		ct__check_problem(k, "data.val",
-				  "with data.labels, data.val requires data.val_labels, a file with the classes of its images");
+		ct__check_problem(
+			k, "data.val",
+			"with data.labels, data.val requires data.val_labels, a file with the classes of its images");
 }
 
 static void check_data(struct ct_checker *k)

@@ -25,9 +25,9 @@
 	X(CT_CFG_DATA_SHARDS, "shards")               \
 	X(CT_CFG_DATA_SYNTHETIC, "synthetic")         \
 	X(CT_CFG_DATA_SYNTHETIC_REGRESSION, "synthetic_regression")
-#define CT_CFG_SHUFFLES(X) \
-	X(CT_CFG_SHUFFLE_GLOBAL, "global") X(CT_CFG_SHUFFLE_WINDOW, "window") X(CT_CFG_SHUFFLE_NONE, "none") \
-	X(CT_CFG_SHUFFLE_BALANCED, "balanced")
+#define CT_CFG_SHUFFLES(X)                 \
+	X(CT_CFG_SHUFFLE_GLOBAL, "global") \
+	X(CT_CFG_SHUFFLE_WINDOW, "window") X(CT_CFG_SHUFFLE_NONE, "none") X(CT_CFG_SHUFFLE_BALANCED, "balanced")
 #define CT_CFG_ON_DEVICES(X) \
 	X(CT_CFG_ON_DEVICE_AUTO, "auto") X(CT_CFG_ON_DEVICE_ON, "on") X(CT_CFG_ON_DEVICE_OFF, "off")
 #define CT_CFG_DECODES(X) X(CT_CFG_DECODE_EXACT, "exact") X(CT_CFG_DECODE_FAST, "fast")
@@ -38,7 +38,7 @@
 	X(CT_CFG_CONSOLE_PLAIN, "plain") \
 	X(CT_CFG_CONSOLE_OFF, "off")
 
-#define CT_CFG_REDUCE_DTYPES(X)            \
+#define CT_CFG_REDUCE_DTYPES(X)             \
 	X(CT_CFG_REDUCE_DTYPE_AUTO, "auto") \
 	X(CT_CFG_REDUCE_DTYPE_FP32, "fp32") \
 	X(CT_CFG_REDUCE_DTYPE_BF16, "bf16") \

@@ -25,7 +25,7 @@ struct loader {
 	struct ct_problems p;
 	struct file files[MAX_FILES]; /* the named file first, its base next ... */
 	size_t n_files;
-	char *example; /* path of the example config that was named, or NULL */
+	char *example;   /* path of the example config that was named, or NULL */
 	bool incomplete; /* a file could not be read, so checks of several keys would report misleading problems */
 };
 

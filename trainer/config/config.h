@@ -54,7 +54,8 @@ struct ct_config {
 	enum ct_precision precision;
 	struct {
 		int64_t procs;    /* ranks per node; auto: one per GPU; without GPUs, 2 (1 if there is only one CPU) */
-		bool are_started; /* no key: this process is a rank of another launcher, which determines their number */
+		bool are_started; /* no key: this process is a rank of another launcher, which determines their number
+				   */
 		char *procs_list; /* ranks on each node, such as "8,2"; "" = same on all nodes */
 		int64_t nodes, min_nodes; /* 1, 0; "2..4" is stored as 4, 2 */
 		int64_t node_rank;        /* 0 */
@@ -88,14 +89,15 @@ struct ct_config {
 	} model;
 	struct {
 		enum ct_cfg_data name;
-		char *dir; /* default: $CTRAIN_DATA/<name> or datasets/<name>; "" for synthetic data */
-		char *train,
-			*val; /* file prefixes, directories or shards; "" = the data set's default; val "none": no evaluation */
+		char *dir;         /* default: $CTRAIN_DATA/<name> or datasets/<name>; "" for synthetic data */
+		char *train, *val; /* file prefixes, directories or shards; "" = the data set's default; val "none": no
+				      evaluation */
 		char *labels, *val_labels; /* CSV files of imagefolder; "": the directories are the classes */
-		char *labels_image, *labels_class, *labels_split; /* data.labels.image ...: columns; "": the usual ones */
-		double val_fraction; /* part of the training images that is used for evaluation; 0 */
-		struct ct_size_list
-			train_size; /* data.train.size; if n is 0: 224 for compressed images, else the size of the data */
+		char *labels_image, *labels_class,
+			*labels_split;          /* data.labels.image ...: columns; "": the usual ones */
+		double val_fraction;            /* part of the training images that is used for evaluation; 0 */
+		struct ct_size_list train_size; /* data.train.size; if n is 0: 224 for compressed images, else the size
+						   of the data */
 		int64_t val_size, val_resize;   /* data.val.size, data.val.resize; 0 = derived from other keys */
 		char *classes_file, *index_dir; /* "" = in the directory of the data */
 		int64_t workers;                /* loader threads per rank: auto */
@@ -153,17 +155,17 @@ struct ct_config {
 			double min_delta;
 			enum ct_cfg_metric metric;
 		} early_stop;
-		char *resume;              /* auto | never | must | a checkpoint directory */
-		int64_t accumulate;        /* 1 */
-		double ema;                /* 0 = off */
-		double eval_every;         /* epochs between evaluations, 1; 0 = only at the end of the run */
+		char *resume;       /* auto | never | must | a checkpoint directory */
+		int64_t accumulate; /* 1 */
+		double ema;         /* 0 = off */
+		double eval_every;  /* epochs between evaluations, 1; 0 = only at the end of the run */
 		enum ct_recompute recompute;
 		enum ct_cfg_graph cuda_graph;
 		int64_t graph_steps; /* 0 = automatic */
 		enum ct_autotune autotune;
-		bool deterministic; /* true */
+		bool deterministic;               /* true */
 		struct ct_str_list class_weights; /* empty, "auto", or one number for each class */
-		char *engine; /* auto | onednn | ref | cuda */
+		char *engine;                     /* auto | onednn | ref | cuda */
 	} train;
 	struct {
 		int64_t every_steps, keep_last;     /* 0 = off; 2 */
@@ -188,7 +190,7 @@ struct ct_config {
 		enum ct_cfg_reduce_dtype reduce_dtype;
 		char *iface;
 		char *port_range; /* "" = the system chooses the ports */
-		char *run_id; /* "" = chosen by the launcher */
+		char *run_id;     /* "" = chosen by the launcher */
 		bool open_network;
 	} dist;
 	struct {
@@ -208,20 +210,21 @@ struct ct_config_set {
  * file is missing. If path is NULL, there is no file. *out is owned by the caller. */
 enum ct_status ct_config_load(const char *path, const struct ct_config_set *sets, size_t n_sets,
 			      struct ct_config **out) CT_MUST_CHECK;
-/* If name is that of an example config, such as "mnist_ddp", returns the path of the config that is installed with ctrain
- * (base/process/program.h), else NULL. ct_config_load uses it if there is no file of this name. The result is owned. */
+/* If name is that of an example config, such as "mnist_ddp", returns the path of the config that is installed with
+ * ctrain (base/process/program.h), else NULL. ct_config_load uses it if there is no file of this name. The result is
+ * owned. */
 char *ct_config_example(const char *name);
 /* Appends the names of the example configs that contain the word, separated by commas. */
 void ct_config_examples_like(const char *word, struct ct_str *out);
-/* Reads what can be read of a config for which ct_config_load has failed, so that this node can report its failure to the
- * other nodes. Other values are defaults. *out is owned by the caller. */
+/* Reads what can be read of a config for which ct_config_load has failed, so that this node can report its failure to
+ * the other nodes. Other values are defaults. *out is owned by the caller. */
 enum ct_status ct_config_salvage(const char *path, const struct ct_config_set *sets, size_t n_sets,
 				 struct ct_config **out) CT_MUST_CHECK;
 void ct_config_destroy(struct ct_config *c);
 /* Called with a name and a value; "..." if the value is a list or a mapping that is not empty. */
 typedef void (*ct_config_visit_fn)(void *user, const char *name, const char *value);
-/* Reads a YAML file (or JSON, which is YAML) of another program, and calls `visit` for each name at its top level. Fails
- * with CT_CONFIG if it is not such a file. */
+/* Reads a YAML file (or JSON, which is YAML) of another program, and calls `visit` for each name at its top level.
+ * Fails with CT_CONFIG if it is not such a file. */
 enum ct_status ct_config_read_other(const char *path, ct_config_visit_fn visit, void *user) CT_MUST_CHECK;
 /* Returns the name of the chosen value of an enumeration key, for example "sgd" for "optim.name". The result is a
  * string literal. */

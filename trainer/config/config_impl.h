@@ -22,21 +22,21 @@ enum ct_key_type {
 };
 
 enum {
-	CT_KEY_AUTO = 1,           /* for integers and sizes in MiB: "auto" is allowed, and is stored as CT_CFG_AUTO; for
-				    * lists of strings, it is stored as a list with this string */
-	CT_KEY_OPEN_LO = 2,        /* the range does not include lo */
-	CT_KEY_OPEN_HI = 4,        /* the range does not include hi */
-	CT_KEY_OTHERS = 8,         /* strings other than the choices are allowed */
-	CT_KEY_LEARNED = 16,       /* changes the training result; included in ct_config_lines */
+	CT_KEY_AUTO = 1,     /* for integers and sizes in MiB: "auto" is allowed, and is stored as CT_CFG_AUTO; for
+			      * lists of strings, it is stored as a list with this string */
+	CT_KEY_OPEN_LO = 2,  /* the range does not include lo */
+	CT_KEY_OPEN_HI = 4,  /* the range does not include hi */
+	CT_KEY_OTHERS = 8,   /* strings other than the choices are allowed */
+	CT_KEY_LEARNED = 16, /* changes the training result; included in ct_config_lines */
 	CT_KEY_LEARNED_TOTAL = 32, /* like LEARNED, but only for schedules that depend on the length of the run */
 	CT_KEY_REQUIRED = 64,
 	CT_KEY_HIDE_UNSET = 128, /* 0, "" and auto mean "not set", and are omitted from a dump */
 	CT_KEY_SHARED = 256,     /* changes which collectives are issued; included in ct_config_run_lines */
-	/* For integers: "MIN..MAX" is allowed. MAX is stored in the field, and MIN in the next field of struct ct_config,
-	 * which is 0 if there is only one number. */
+	/* For integers: "MIN..MAX" is allowed. MAX is stored in the field, and MIN in the next field of struct
+	 * ct_config, which is 0 if there is only one number. */
 	CT_KEY_RANGE = 512,
-	/* For keys that were added to a released version: ct_config_lines omits the key while it has its default value, so
-	 * the digests of older configs, and with them their checkpoints, remain valid. */
+	/* For keys that were added to a released version: ct_config_lines omits the key while it has its default value,
+	 * so the digests of older configs, and with them their checkpoints, remain valid. */
 	CT_KEY_ADDED = 1024
 };
 

@@ -142,9 +142,11 @@ static void add_synonyms(struct ct_str *out)
 	const struct ct_synonym *s;
 	const struct ct_value_synonym *v;
 
-	ct_str_add(out, "\n## Names from other tools\n\nPyTorch, timm, Lightning, Keras and others use these names. ctrain "
-			"refuses them, and the message names the key\nto write instead. A name with a dot is only recognized in its "
-			"section.\n\n| other tools | ctrain | remark |\n| --- | --- | --- |\n");
+	ct_str_add(
+		out,
+		"\n## Names from other tools\n\nPyTorch, timm, Lightning, Keras and others use these names. ctrain "
+		"refuses them, and the message names the key\nto write instead. A name with a dot is only recognized in its "
+		"section.\n\n| other tools | ctrain | remark |\n| --- | --- | --- |\n");
 	for (size_t i = 0; (s = ct__synonym_at(i)); i++) {
 		ct_str_add(out, "| ");
 		add_words(s->words, out);

@@ -53,7 +53,8 @@ static void add_keys(const struct ct_config *c, bool with_defaults, bool with_or
 		const char *dot, *where = ct_config_origin(c, k->name);
 		int depth;
 
-		if (!ct__key_applies(k, c) || is_hidden(k, c, where) || (!with_defaults && strcmp(where, "default") == 0))
+		if (!ct__key_applies(k, c) || is_hidden(k, c, where) ||
+		    (!with_defaults && strcmp(where, "default") == 0))
 			continue;
 		snprintf(name, sizeof(name), "%s%s", k->name, is_own_part(k, c) ? "." CT_KEY_OWN_PART : "");
 		dot = strrchr(name, '.');
@@ -87,8 +88,7 @@ static bool total_matters(const struct ct_config *c)
 {
 	enum ct_schedule_kind kind = c->schedule.name;
 
-	return kind != CT_LR_CONSTANT && kind != CT_LR_STEP && kind != CT_LR_MULTISTEP &&
-	       kind != CT_LR_PLATEAU;
+	return kind != CT_LR_CONSTANT && kind != CT_LR_STEP && kind != CT_LR_MULTISTEP && kind != CT_LR_PLATEAU;
 }
 
 static bool is_default(const struct ct_key *k, const char *value)

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 
-#define CT_MAX_PROBLEMS 50     /* maximum number of problems shown; further ones are only counted */
+#define CT_MAX_PROBLEMS 50      /* maximum number of problems shown; further ones are only counted */
 #define CT_MAX_PROBLEM_FILES 17 /* maximum number of files whose lines are shown */
 
 /* A zero-initialized list is empty. */

@@ -196,6 +196,7 @@ enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_ya
 	} else if (v->kind == CT_YAML_SCALAR && t.k->flags & CT_KEY_AUTO && strcmp(v->text, "auto") == 0) {
 		struct ct_yaml_node *item = (struct ct_yaml_node *)(uintptr_t)v;
 		const struct ct_yaml_node list = {.kind = CT_YAML_LIST, .items = &item, .n = 1};
+
 		CT_TRY(store_list(&t, &list, slot));
 	} else {
 		ct__key_describe(t.k, &b);

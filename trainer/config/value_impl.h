@@ -1,5 +1,5 @@
-/* Conversion of one value of a config to its type: what the files value*.c share. The functions expect a scalar. If it is
- * not valid, they add a problem and set t->failed; the result is then undefined. */
+/* Conversion of one value of a config to its type: what the files value*.c share. The functions expect a scalar. If it
+ * is not valid, they add a problem and set t->failed; the result is then undefined. */
 #ifndef CT_TRAINER_CONFIG_VALUE_IMPL_H
 #define CT_TRAINER_CONFIG_VALUE_IMPL_H
 

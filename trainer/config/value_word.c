@@ -79,8 +79,8 @@ static const char *resolve_alias(const struct ct_key *k, const char *text, char 
 	return text;
 }
 
-/* Returns the choice that the string stands for, in which upper and lower case are equal ("NCCL"), or NULL. A choice that
- * ends with ":N", such as "cuda:N", stands for all numbers. */
+/* Returns the choice that the string stands for, in which upper and lower case are equal ("NCCL"), or NULL. A choice
+ * that ends with ":N", such as "cuda:N", stands for all numbers. */
 static const char *choice_of(const char *const *choices, const char *text)
 {
 	for (size_t i = 0; choices[i]; i++) {
@@ -116,6 +116,7 @@ int ct__value_choice(struct ct_setter *t, const struct ct_yaml_node *v)
 enum ct_status ct__value_text(struct ct_setter *t, const struct ct_yaml_node *v, char **out)
 {
 	const char *value = v->text;
+
 	*out = NULL;
 	if (!plain_text(t, v))
 		return CT_OK;

@@ -12,6 +12,7 @@ enum ct_status ct_launched_join_clock(void)
 {
 	int64_t fd = ct_env_i64(CT_ENV_CLOCK_FD, -1);
 	enum ct_status st = CT_OK;
+
 	if (getenv(CT_ENV_ERROR_FD) && fd >= 0 && fd <= INT_MAX) {
 		st = ct_clock_join((int)fd);
 		close((int)fd);
@@ -24,6 +25,7 @@ bool ct_launched_deliver_error(enum ct_status st)
 {
 	int fd = (int)ct_env_i64(CT_ENV_ERROR_FD, -1);
 	struct ct_error e;
+
 	if (fd < 0)
 		return false;
 	ct_error_save(&e);

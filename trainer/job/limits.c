@@ -19,6 +19,7 @@ enum ct_status ct_limits_check(int n_ranks)
 {
 	struct rlimit files;
 	rlim_t need = (rlim_t)ct_limits_open_files(n_ranks);
+
 	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
 		return CT_OK;
 	if (files.rlim_cur < WANTED && files.rlim_cur < files.rlim_max) {

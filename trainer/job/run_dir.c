@@ -16,6 +16,7 @@ static enum ct_status move_aside(const char *run_dir)
 	for (int k = 1; k < 100000; k++) {
 		char *aside = NULL;
 		enum ct_status st = CT_OK;
+
 		CT_TRY_ALLOC(aside = ct_strfmt("%s.old-%d", run_dir, k));
 		bool taken = ct_file_exists(aside);
 		if (!taken && rename(run_dir, aside) != 0)
@@ -33,6 +34,7 @@ static enum ct_status move_aside(const char *run_dir)
 static enum ct_status make_sub(const char *run_dir, const char *name)
 {
 	char *dir = NULL;
+
 	CT_TRY_ALLOC(dir = ct_path_join(run_dir, name));
 	enum ct_status st = ct_dir_make(dir);
 	if (st == CT_OK)
@@ -45,6 +47,7 @@ enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 {
 	if (strcmp(resume, "never") == 0 && ct_checkpoint_count(run_dir) > 0) {
 		ct_run_lock *lock = NULL;
+
 		CT_TRY(ct_run_dir_lock(run_dir, &lock)); /* a run that is in progress must not be moved */
 		enum ct_status moved = ct_run_lock_saves_before(lock) < 0 ? move_aside(run_dir) : CT_OK;
 		ct_run_dir_unlock(lock);
@@ -67,6 +70,7 @@ enum ct_status ct_run_dir_prepare(const char *run_dir, const char *resume)
 enum ct_status ct_run_dir_check_space(const char *run_dir, uint64_t bytes, int n)
 {
 	uint64_t have = 0, want = bytes * (uint64_t)n;
+
 	CT_TRY(ct_dir_free_bytes(run_dir, &have));
 	if (have >= want)
 		return CT_OK;

@@ -26,8 +26,8 @@ enum ct_status ct_run_dir_check_space(const char *run_dir, uint64_t bytes, int n
  * the processes of the earlier start, and what they still write to open files is lost. If RUN/lock belongs to a later
  * start of the same job, this function fails with CT_IO. *out is owned by the caller. */
 enum ct_status ct_run_dir_lock(const char *run_dir, ct_run_lock **out) CT_MUST_CHECK;
-/* If an earlier start of the same Slurm job has locked the directory: the newest save (ct_checkpoint_newest_save) before
- * the job did so for the first time. Otherwise -1. */
+/* If an earlier start of the same Slurm job has locked the directory: the newest save (ct_checkpoint_newest_save)
+ * before the job did so for the first time. Otherwise -1. */
 int64_t ct_run_lock_saves_before(const ct_run_lock *lock);
 /* Fails with CT_IO if RUN/lock, or the directory that contains it, has been removed, renamed or replaced since it was
  * locked. Another run may then be using RUN, or the output of this run would be lost. */

@@ -34,6 +34,7 @@ static void read_holder(int fd, struct holder *h)
 {
 	char text[MAX_LOCK_BYTES];
 	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+
 	*h = (struct holder){.restart = -1};
 	text[n > 0 ? n : 0] = 0;
 	if (sscanf(text, "%31[^\n]\n%" SCNd64 " %" SCNd64 " %159[^\n]", h->pid, &h->restart, &h->saves, h->job) != 4)
@@ -45,6 +46,7 @@ static void write_holder(const ct_run_lock *l, int64_t saves)
 {
 	char text[MAX_LOCK_BYTES];
 	int len = snprintf(text, sizeof(text), "%d\n", (int)getpid());
+
 	if (l->job.id > 0)
 		len += snprintf(text + len, sizeof(text) - (size_t)len, "%d %" PRId64 " %s\n", l->job.restart, saves,
 				l->job.key);
@@ -55,6 +57,7 @@ static void write_holder(const ct_run_lock *l, int64_t saves)
 static enum ct_status fail_in_use(const ct_run_lock *l, const char *run_dir)
 {
 	struct holder h;
+
 	read_holder(l->fd, &h);
 	ct_error_set(CT_IO, __FILE__, __LINE__, "run directory %s is in use by another ctrain (pid %s)", run_dir,
 		     h.pid[0] ? h.pid : "unknown");
@@ -77,6 +80,7 @@ static enum ct_status replace_lock(ct_run_lock *l, int64_t saves)
 {
 	char *temp = NULL;
 	bool taken;
+
 	CT_TRY_ALLOC(temp = ct_strfmt("%s.tmp", l->path));
 	close(l->fd);
 	l->fd = -1;
@@ -101,11 +105,13 @@ static enum ct_status remove_unfinished(const char *run_dir)
 	char *dir = NULL, **names = NULL;
 	size_t n = 0;
 	enum ct_status st = CT_OK;
+
 	CT_TRY_ALLOC(dir = ct_path_join(run_dir, "checkpoints"));
 	if (ct_file_exists(dir))
 		st = ct_dir_list(dir, &names, &n);
 	for (size_t i = 0; i < n && st == CT_OK; i++) {
 		char *path = strncmp(names[i], ".tmp-", 5) == 0 ? ct_path_join(dir, names[i]) : NULL;
+
 		/* It may create files while they are being removed. */
 		for (int k = 0; path && k < REMOVE_TRIES; k++) {
 			st = ct_dir_remove(path);
@@ -126,6 +132,7 @@ static enum ct_status detach(const char *run_dir, const char *name)
 {
 	char *path = NULL;
 	enum ct_status st = CT_OK;
+
 	CT_TRY_ALLOC(path = ct_path_join(run_dir, name));
 	if (ct_file_exists(path))
 		st = ct_file_replace_by_copy(path);
@@ -147,6 +154,7 @@ static enum ct_status lock_file(ct_run_lock *l, const char *run_dir, int64_t dea
 {
 	struct holder h;
 	bool taken;
+
 	CT_TRY(ct_file_open(l->path, CT_FILE_UPDATE, &l->fd));
 	read_holder(l->fd, &h);
 	const bool same_job = l->job.id > 0 && strcmp(l->job.key, h.job) == 0;
@@ -168,6 +176,7 @@ static enum ct_status lock_both(ct_run_lock *l, const char *run_dir)
 {
 	int64_t deadline = ct_deadline_in(2 * CT_SEC); /* a run that was just killed may not have ended yet */
 	bool taken;
+
 	CT_TRY(lock_file(l, run_dir, deadline));
 	/* An earlier start of the job may never release the directory. */
 	const bool shared = l->saves_before >= 0;
@@ -184,6 +193,7 @@ static enum ct_status lock_both(ct_run_lock *l, const char *run_dir)
 enum ct_status ct_run_dir_lock(const char *run_dir, ct_run_lock **out)
 {
 	ct_run_lock *l = NULL;
+
 	CT_TRY_ALLOC(l = CT_NEW(ct_run_lock));
 	l->fd = l->dir_fd = -1;
 	l->saves_before = -1;

@@ -24,10 +24,12 @@ _Noreturn static void end_process(int sig)
 void ct_signals_prepare_init_process(void)
 {
 	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
 	if (getpid() != 1)
 		return;
 	for (size_t i = 0; i < CT_ARRAY_LEN(ending); i++) {
 		struct sigaction now;
+
 		if (sigaction(ending[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
 			signal(ending[i], end_process);
 	}
@@ -47,6 +49,7 @@ void ct_signals_end_self(int sig)
 enum ct_status ct_signals_open(bool children, int *out)
 {
 	sigset_t set;
+
 	sigemptyset(&set);
 	add_stop_signals(&set);
 	if (children) {
@@ -57,8 +60,8 @@ enum ct_status ct_signals_open(bool children, int *out)
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	signal(SIGTTOU,
-	       SIG_IGN); /* rank 0 writes to the terminal from a separate process group, which `stty tostop` would stop */
+	signal(SIGTTOU, SIG_IGN); /* rank 0 writes to the terminal from a separate process group, which `stty tostop`
+				     would stop */
 	int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (fd < 0)
 		return CT_FAIL(CT_BUG, "signalfd: %s", strerror(errno));
@@ -69,6 +72,7 @@ enum ct_status ct_signals_open(bool children, int *out)
 int ct_signals_next(int fd)
 {
 	struct signalfd_siginfo si;
+
 	return read(fd, &si, sizeof(si)) == (ssize_t)sizeof(si) ? (int)si.ssi_signo : 0;
 }
 
@@ -76,6 +80,7 @@ int ct_signals_wait(int fd, int64_t deadline_ns)
 {
 	for (;;) {
 		struct pollfd p = {.fd = fd, .events = POLLIN};
+
 		(void)poll(&p, 1, ct_deadline_poll_ms(deadline_ns));
 		int sig = ct_signals_next(fd);
 		if (sig == SIGTSTP)
@@ -90,6 +95,7 @@ int ct_signals_wait(int fd, int64_t deadline_ns)
 void ct_signals_suspend_self(void)
 {
 	sigset_t set;
+
 	sigemptyset(&set);
 	sigaddset(&set, SIGTSTP);
 	raise(SIGTSTP);
@@ -100,6 +106,7 @@ void ct_signals_suspend_self(void)
 void ct_signals_reset_in_child(void)
 {
 	sigset_t set;
+
 	sigemptyset(&set);
 	add_stop_signals(&set);
 	sigprocmask(SIG_SETMASK, &set, NULL);

@@ -9,11 +9,12 @@
 
 #include "base/status.h"
 
-/* begun is 0: training has not begun; otherwise 1 + the number of steps done. Aligned so that ranks do not share cache lines. */
+/* begun is 0: training has not begun; otherwise 1 + the number of steps done. Aligned so that ranks do not share cache
+ * lines. */
 struct ct_step_count {
 	_Alignas(64) _Atomic uint64_t begun;
-	_Atomic bool
-		regroup; /* set by the launcher, for its first rank: stop at the next checkpoint, because more nodes can take part */
+	_Atomic bool regroup;   /* set by the launcher, for its first rank: stop at the next checkpoint, because more
+				   nodes can take part */
 	_Atomic bool regrouped; /* set by the rank: it has stopped for this reason */
 };
 

@@ -23,6 +23,7 @@ enum ct_status ct__attempts_prepare(const struct ct_config *cfg, const char *run
 {
 	struct ct_leader leader = {.number = -1};
 	const char *resume = cfg->train.resume;
+
 	if (ct_plan_is_elastic(cfg))
 		CT_TRY(ct_leader_read(run_dir, &leader, NULL));
 	if (leader.number >= 0 && strcmp(resume, "never") == 0) {
@@ -72,6 +73,7 @@ size_t ct__attempts_env(const struct ct_attempts *a, char **env)
 static enum ct_status record_failure(const char *run_dir)
 {
 	struct ct_error e;
+
 	ct_error_save(&e);
 	char *path = ct_path_join(run_dir, "log/launcher.log");
 	bool opened = path && ct_log_open_file(path) == CT_OK;
@@ -89,6 +91,7 @@ static enum ct_status make_line(struct ct_attempts *a, const struct ct_attempt_e
 {
 	ct_json *j = ct_json_object();
 	struct ct_error e;
+
 	ct_error_save(&e); /* limits the length of the message */
 	ct_json_set_i64(j, "attempt", a->now.number + 1);
 	ct_json_set_i64(j, "restart", a->restarts.used);
@@ -109,6 +112,7 @@ static enum ct_status explain_end(const struct ct_attempts *a, enum ct_restart_c
 	const struct ct_restarts *r = &a->restarts;
 	const enum ct_status st = ct_error_status();
 	char where[48] = "before the first step";
+
 	if (r->budget == 0)
 		return st;
 	if (r->last.step > 0)
@@ -130,6 +134,7 @@ static enum ct_status pause_job(struct ct_attempts *a)
 {
 	const struct ct_restarts *r = &a->restarts;
 	ct_run_lock *lock = NULL;
+
 	/* Rank 0 on another node may not have ended yet. The next attempt then waits for the lock. */
 	if (ct_run_dir_lock(a->run_dir, &lock) < 0) {
 		if (!a->now.shared)
@@ -151,6 +156,7 @@ static enum ct_status prepare_next(struct ct_attempts *a, const struct ct_attemp
 {
 	const struct ct_restarts *r = &a->restarts;
 	const enum ct_restart_choice choice = ct_restarts_next(&a->restarts, end);
+
 	if (choice != CT_RESTART_AGAIN)
 		return explain_end(a, choice);
 	CT_TRY(make_line(a, end));
@@ -170,8 +176,8 @@ static enum ct_status prepare_regroup(struct ct_attempts *a, const struct ct_att
 	return CT_OK;
 }
 
-/* Prints how an attempt has ended. The launcher that leads the job decides whether there is another one. Prepares for the case
- * that this launcher takes its place. */
+/* Prints how an attempt has ended. The launcher that leads the job decides whether there is another one. Prepares for
+ * the case that this launcher takes its place. */
 static enum ct_status follow(struct ct_attempts *a, const struct ct_attempt_end *end)
 {
 	a->now.may_lead = end->regroups || ct_restarts_next(&a->restarts, end) == CT_RESTART_AGAIN;
@@ -210,6 +216,7 @@ enum ct_status ct__attempts_run(struct ct_attempts *a, ct_attempt_fn attempt, vo
 		struct ct_attempt_end end = {.rank = -1, .step = -1};
 		enum ct_status st = attempt(user, &end);
 		const bool goes_on = end.regroups || (st != CT_INTERRUPTED && !end.stopped);
+
 		if (st == CT_OK || !a->run_dir || !(a->now.leads || (ct__attempts_follow(a) && goes_on)))
 			return st;
 		if (goes_on) {

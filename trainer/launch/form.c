@@ -31,6 +31,7 @@ static void take_first(const struct ct_roll *all, const bool *here, int leader, 
 int ct_form_select(const struct ct_config *c, const struct ct_roll *all, const bool *here, struct ct_roll *out)
 {
 	int n = 0;
+
 	for (int k = 0; k < all->n_nodes; k++)
 		n += here[k];
 	for (; n >= (int)c->launch.min_nodes; n--) {
@@ -49,6 +50,7 @@ int ct_form_count(const struct ct_roll *r)
 int ct_form_index(const struct ct_roll *r, int node)
 {
 	int n = 0;
+
 	for (int k = 0; k < node; k++)
 		n += r->first[k + 1] > r->first[k];
 	return n;
@@ -71,6 +73,7 @@ static void release(struct choice *x)
 static enum ct_status begin(const struct ct_config *c, struct choice *x)
 {
 	struct ct_ranks most;
+
 	*x = (struct choice){0};
 	CT_TRY(ct_plan_ranks(c, &most));
 	x->all = (struct ct_roll){most.world, most.n_nodes, ct_plan_first_ranks(c, &most)};
@@ -108,6 +111,7 @@ static enum ct_status too_few(const struct ct_config *c, const struct choice *x,
 static void print_state(const struct ct_config *c, const struct choice *x, int world, int64_t decide)
 {
 	char end[80] = "";
+
 	if (world > 0)
 		snprintf(end, sizeof(end), "; starting without the others in %.0f s",
 			 (double)(decide - ct_now_ns()) / CT_SEC);
@@ -122,9 +126,11 @@ enum ct_status ct_form_wait(const struct ct_config *c, const ct_store_server *se
 	struct choice x;
 	int world = 0, printed = -1;
 	enum ct_status st = CT_OK;
+
 	CT_TRY(begin(c, &x));
 	for (;;) {
 		int64_t now = ct_now_ns();
+
 		world = look(c, server, &x);
 		if (world == x.all.world || (world > 0 && now >= decide) || now >= deadline)
 			break;
@@ -155,6 +161,7 @@ enum ct_status ct_form_wait(const struct ct_config *c, const ct_store_server *se
 bool ct_form_can_grow(const struct ct_config *c, const ct_store_server *server, const struct ct_roll *now)
 {
 	struct choice x;
+
 	if (begin(c, &x) < 0) {
 		ct_error_clear();
 		return false;

@@ -54,6 +54,7 @@ static enum ct_status wait_for_secret(const struct ct_secret_opts *so, const str
 	int64_t start = ct_now_ns(), deadline = ct_deadline_in((int64_t)(c->dist.rendezvous_timeout * 1e9));
 	bool logged = false;
 	enum ct_status st;
+
 	while ((st = ct_secret_find(so, out)) == CT_NOT_FOUND && so->run_dir && ct_now_ns() < deadline) {
 		if (!logged && ct_now_ns() - start > CT_SEC) {
 			logged = true;
@@ -94,6 +95,7 @@ static enum ct_status choose_token(const struct ct_config *c, const struct ct_ra
 {
 	const struct ct_secret_opts so = {
 		.run_dir = run_dir, .open_network = c->dist.open_network, .first = ranks->node == 0};
+
 	if (ranks->n_nodes > 1)
 		return wait_for_secret(&so, c, signals, secret);
 	CT_TRY(ct_secret_from_env(secret));
@@ -130,23 +132,26 @@ static enum ct_status check_place(const struct ct_config *c, const struct ct_job
 {
 	struct ct_store_opts opts = j->opts;
 	ct_store *outside;
+
 	opts.member = CT_STORE_LAUNCHER;
 	CT_TRY(ct_place_check("--master-addr", "node rank 0", c->launch.master_addr, j->port, &opts, &outside));
 	ct_store_close(outside);
 	return CT_OK;
 }
 
-/* If the number of nodes may change: selects the nodes that take part. Too few nodes are there if this host has lost its
- * network, too. Then *lock is released from time to time so that another launcher can lead the job; it becomes NULL if one
- * does. run_dir is NULL if there is no lock. */
+/* If the number of nodes may change: selects the nodes that take part. Too few nodes are there if this host has lost
+ * its network, too. Then *lock is released from time to time so that another launcher can lead the job; it becomes NULL
+ * if one does. run_dir is NULL if there is no lock. */
 static enum ct_status form(const struct ct_config *c, const char *run_dir, int signals, int number, ct_run_lock **lock,
 			   struct ct_job_store *j)
 {
 	const int64_t since = ct_now_ns(), end = ct_deadline_in((int64_t)(c->dist.rendezvous_timeout * 1e9));
+
 	for (;;) {
 		const int64_t alone = ct_deadline_in((int64_t)(c->launch.join_wait * 1e9) + ALONE_NS);
 		const bool last = !run_dir || number == 0 || alone >= end;
 		enum ct_status st = ct_form_wait(c, j->server, signals, since, last ? end : alone, &j->roll);
+
 		if (st != CT_TIMEOUT || last)
 			return st;
 		ct_error_clear();
@@ -166,6 +171,7 @@ static enum ct_status publish(const struct ct_job_store *j, int port, const stru
 {
 	struct ct_store_opts opts = j->opts;
 	ct_store *own;
+
 	opts.member = CT_STORE_LAUNCHER;
 	CT_TRY(ct_store_connect(ct_net_loopback(), port, &opts, ct_deadline_in(OWN_NS), &own));
 	enum ct_status st =
@@ -178,6 +184,7 @@ enum ct_status ct_job_store_members(struct ct_job_store *j, struct ct_member_sta
 {
 	ct_store *s = ct_store_watch_store(j->watch);
 	char why[256] = "";
+
 	if (s)
 		return ct_store_members_by(s, ct_deadline_in(MEMBERS_NS), out, n);
 	if (j->watch)
@@ -194,6 +201,7 @@ static void report_early(const struct ct_config *c, const char *run_dir, const s
 	struct ct_failure f;
 	struct ct_secret secret;
 	ct_store *s;
+
 	if (ct_secret_find(&so, &secret) != CT_OK)
 		return;
 	name_self(c, (int)c->launch.nodes, (int)c->launch.node_rank, &opts);
@@ -220,6 +228,7 @@ static void report_early(const struct ct_config *c, const char *run_dir, const s
 void ct_job_store_report_early(const struct ct_config *c, const char *run_dir)
 {
 	struct ct_error why;
+
 	if (c->launch.nodes < 2 || c->launch.init[0] || !c->launch.master_addr[0] || ct_plan_is_elastic(c))
 		return;
 	ct_error_save(&why);
@@ -233,6 +242,7 @@ static enum ct_status serve(const struct ct_config *c, const char *run_dir, cons
 			    const struct ct_rejoin_attempt *attempt, ct_run_lock **lock, struct ct_job_store *j)
 {
 	const bool several = j->roll.n_nodes > 1;
+
 	j->opts.max_world = j->roll.first[j->roll.n_nodes];
 	snprintf(j->host, sizeof(j->host), "localhost");
 	if (attempt)
@@ -255,12 +265,13 @@ static enum ct_status check_ranks(const struct ct_ranks *ranks, const struct ct_
 				  const struct ct_roll *roll)
 {
 	const int n = roll->first[ranks->node + 1] - roll->first[ranks->node];
+
 	if (n == ranks->local)
 		return CT_OK;
 	return CT_FAIL_HINT(CT_MISMATCH,
 			    "start every node with the same number of processes (--procs), or with --procs A,B,..",
-			    "this node was started with %d rank%s, but according to node 0 (%s) it has %d", ranks->local,
-			    ct_plural(ranks->local), attempt->host, n);
+			    "this node was started with %d rank%s, but according to node 0 (%s) it has %d",
+			    ranks->local, ct_plural(ranks->local), attempt->host, n);
 }
 
 /* With launch.restarts: leads the attempt, or waits for one that another launcher leads. */
@@ -272,6 +283,7 @@ static enum ct_status lead_or_follow(const struct ct_config *c, const struct ct_
 	struct ct_leader leader;
 	struct ct_roll roll = {0};
 	enum ct_status st;
+
 	if (run_dir && j->elastic)
 		st = ct_leader_elect(c, run_dir, &at, attempt, &roll, &j->over, &leader, lock);
 	else if (attempt->leads)
@@ -298,6 +310,7 @@ static enum ct_status open_store(const struct ct_config *c, const struct ct_rank
 				 struct ct_job_store *j, bool *again)
 {
 	ct_run_lock *lock = NULL;
+
 	CT_TRY(make_roll(c, ranks, &j->roll));
 	if (attempt && c->launch.restarts > 0)
 		CT_TRY(lead_or_follow(c, ranks, run_dir, signals, attempt, j, &lock));
@@ -316,6 +329,7 @@ enum ct_status ct_job_store_open(const struct ct_config *c, struct ct_ranks *ran
 	struct ct_job_store j = {.port = port_of(c)};
 	struct ct_secret secret;
 	bool again;
+
 	j.elastic = attempt && ct_plan_is_elastic(c);
 	name_self(c, ranks->n_nodes, ranks->node, &j.opts);
 	/* The number of ranks is not known before the nodes have been selected. */
@@ -357,6 +371,7 @@ enum ct_status ct_job_store_open(const struct ct_config *c, struct ct_ranks *ran
 int ct_job_store_others(const struct ct_job_store *j, bool with_ranks)
 {
 	int n = 0;
+
 	for (int k = 0; j->server && k < j->roll.n_nodes; k++) {
 		if (k == j->opts.node)
 			continue;
@@ -379,6 +394,7 @@ void ct_job_store_serve_end(const struct ct_config *c, const struct ct_ranks *ra
 	struct ct_job_store j = {.port = port_of(c), .host = "localhost"};
 	struct ct_secret secret;
 	struct ct_error e;
+
 	ct_error_save(&e);
 	name_self(c, ranks->n_nodes, ranks->node, &j.opts);
 	ct_run_id_of_attempt(j.opts.run_id, ct_plan_run_id(c, ""), number);
@@ -396,6 +412,7 @@ void ct_job_store_serve_end(const struct ct_config *c, const struct ct_ranks *ra
 void ct_job_store_publish_end(const struct ct_job_store *j, int signals, int n_others)
 {
 	const struct ct_rejoin_at at = {j->host, j->port, &j->opts, signals};
+
 	ct_rejoin_publish_end(&at, n_others);
 }
 
@@ -405,6 +422,7 @@ static enum ct_status look_at_ranks(const struct ct_config *c, struct ct_job_sto
 	struct ct_member_state *m;
 	int n, n_left = 0;
 	enum ct_status st = CT_OK;
+
 	CT_TRY(ct_job_store_members(j, &m, &n));
 	for (int i = 0; i < n && st == CT_OK; i++) {
 		n_left += m[i].rank >= 0 && m[i].left;
@@ -422,6 +440,7 @@ static enum ct_status look_at_ranks(const struct ct_config *c, struct ct_job_sto
 static bool has_successor(const struct ct_job_store *j, const char *run_dir)
 {
 	struct ct_leader now = {.number = -1};
+
 	return j->elastic && run_dir && ct_leader_read(run_dir, &now, NULL) == CT_OK && now.number >= 0;
 }
 
@@ -430,6 +449,7 @@ enum ct_status ct_job_store_agree(const struct ct_config *c, const char *run_dir
 	while (j->watch) {
 		struct ct_failure f;
 		bool gone, over = false;
+
 		if (ct_job_store_failure(j, &f, &gone))
 			return gone && !has_successor(j, run_dir) ? CT_OK : ct_failure_raise(&f);
 		ct_store *s = ct_store_watch_store(j->watch);

@@ -1,6 +1,6 @@
-/* The launcher's side of the store of a job. The launcher of node 0 runs the store, or that of another node that has taken
- * its place (trainer/launch/leader.h); below, "node 0" is this node. In runs on several nodes, the launchers of all nodes
- * also connect to it. */
+/* The launcher's side of the store of a job. The launcher of node 0 runs the store, or that of another node that has
+ * taken its place (trainer/launch/leader.h); below, "node 0" is this node. In runs on several nodes, the launchers of
+ * all nodes also connect to it. */
 #ifndef CT_TRAINER_LAUNCH_JOB_STORE_H
 #define CT_TRAINER_LAUNCH_JOB_STORE_H
 
@@ -29,23 +29,24 @@ struct ct_job_store {
  * dist.rendezvous_timeout. A stop signal ends the wait with CT_INTERRUPTED. run_dir may be NULL.
  *
  * attempt is NULL if there are no restarts. attempt->number is the number of attempts before this one; ranks of earlier
- * attempts are refused. With launch.restarts, the launchers of other nodes than node 0 wait for its store, and set *attempt
- * (trainer/launch/rejoin.h). If the number of nodes may change, the launcher that leads the job (trainer/launch/leader.h)
- * first waits for them (trainer/launch/form.h), and *ranks becomes that of this attempt. */
+ * attempts are refused. With launch.restarts, the launchers of other nodes than node 0 wait for its store, and set
+ * *attempt (trainer/launch/rejoin.h). If the number of nodes may change, the launcher that leads the job
+ * (trainer/launch/leader.h) first waits for them (trainer/launch/form.h), and *ranks becomes that of this attempt. */
 enum ct_status ct_job_store_open(const struct ct_config *cfg, struct ct_ranks *ranks, const char *run_dir, int signals,
 				 struct ct_rejoin_attempt *attempt, struct ct_job_store *out) CT_MUST_CHECK;
 /* For node 0, if the number of nodes may change: returns true if another attempt could have more ranks. */
 bool ct_job_store_can_grow(const struct ct_job_store *j, const struct ct_config *cfg);
-/* For node 0: returns the number of other nodes that are connected without ranks in this attempt; if with_ranks is true,
- * also of those with ranks whose launchers have not disappeared. */
+/* For node 0: returns the number of other nodes that are connected without ranks in this attempt; if with_ranks is
+ * true, also of those with ranks whose launchers have not disappeared. */
 int ct_job_store_others(const struct ct_job_store *j, bool with_ranks);
-/* For launch.restarts, after the ranks of this node have ended with success: waits until those of all nodes have. Rank 0 saves
- * a checkpoint when the others have already left. Node 0 waits until all ranks have left, and the other nodes wait for the
- * result that it publishes. Returns the failure of a rank, or the result. Returns CT_OK after a stop signal, and if the store
- * is lost and no other node takes the place of node 0. */
+/* For launch.restarts, after the ranks of this node have ended with success: waits until those of all nodes have. Rank
+ * 0 saves a checkpoint when the others have already left. Node 0 waits until all ranks have left, and the other nodes
+ * wait for the result that it publishes. Returns the failure of a rank, or the result. Returns CT_OK after a stop
+ * signal, and if the store is lost and no other node takes the place of node 0. */
 enum ct_status ct_job_store_agree(const struct ct_config *cfg, const char *run_dir, int signals,
 				  struct ct_job_store *j) CT_MUST_CHECK;
-/* For node 0: reports the current error, or success, to n_others launchers that are connected. Keeps the error chain. */
+/* For node 0: reports the current error, or success, to n_others launchers that are connected. Keeps the error chain.
+ */
 void ct_job_store_publish_end(const struct ct_job_store *j, int signals, int n_others);
 /* For node 0, after a failure: serves another store to report the current error to n_others launchers that wait for
  * attempt `number`. Keeps the error chain. */
@@ -54,9 +55,9 @@ void ct_job_store_serve_end(const struct ct_config *cfg, const struct ct_ranks *
 /* Gets the ranks that have joined so far. The caller owns *out (ct_free). If this node has no connection to the store,
  * returns CT_COMM; the message is the reason, or "" if there is none yet. Waits for at most half a second. */
 enum ct_status ct_job_store_members(struct ct_job_store *j, struct ct_member_state **out, int *n) CT_MUST_CHECK;
-/* Reports to the ranks of all nodes that this node has failed before its launcher could open the store, for the reason in the
- * error chain, which stays as it is. Node 0 serves a store for this purpose for a moment; the other nodes wait for the
- * store for up to a second. Does nothing with one node, or if no secret is found. */
+/* Reports to the ranks of all nodes that this node has failed before its launcher could open the store, for the reason
+ * in the error chain, which stays as it is. Node 0 serves a store for this purpose for a moment; the other nodes wait
+ * for the store for up to a second. Does nothing with one node, or if no secret is found. */
 void ct_job_store_report_early(const struct ct_config *cfg, const char *run_dir);
 /* Reports to the ranks of all nodes how a rank of this node ended. */
 void ct_job_store_report(struct ct_job_store *j, const struct ct_failure *f);

@@ -26,11 +26,13 @@
 #define OUTPUT_RETRY_MS 100
 #define MAX_ENV (14 + CT_ATTEMPTS_ENV)
 
-/* Returns the number of environment variables of rank i, which the caller owns. Out of memory, some of them are NULL. */
+/* Returns the number of environment variables of rank i, which the caller owns. Out of memory, some of them are NULL.
+ */
 static size_t worker_env(const struct ct_launcher *l, int i, int64_t start_ns, char *env[MAX_ENV])
 {
 	size_t n = 0;
 	int threads = ct_plan_threads(l->cfg, l->ranks.local);
+
 	env[n++] = ct_strfmt("RANK=%d", l->ranks.first + i);
 	env[n++] = ct_strfmt("WORLD_SIZE=%d", l->ranks.world);
 	env[n++] = ct_strfmt("LOCAL_RANK=%d", i);
@@ -58,6 +60,7 @@ static enum ct_status start_worker(struct ct_launcher *l, int i, int64_t start_n
 	char *env[MAX_ENV] = {0};
 	size_t n = worker_env(l, i, start_ns, env);
 	enum ct_status st = CT_OK;
+
 	for (size_t k = 0; k < n; k++)
 		if (!env[k])
 			st = CT_NOMEM;
@@ -88,6 +91,7 @@ static void kill_all(struct ct_launcher *l)
 static bool is_second_stop(struct ct_launcher *l, int sig)
 {
 	int64_t now = ct_now_ns(), first = l->stopped_at;
+
 	if (sig != SIGINT && sig != SIGTERM)
 		return false;
 	if (first == 0)
@@ -122,9 +126,8 @@ static void handle_signals(struct ct_launcher *l)
 			continue;
 		}
 		ct_lines_clear_live();
-		ct_output_print(
-			STDERR_FILENO, "ctrain: received %s: saving, then stopping%s\n",
-			strsignal(sig), sig == SIGINT || sig == SIGTERM ? "; send it again to end at once" : "");
+		ct_output_print(STDERR_FILENO, "ctrain: received %s: saving, then stopping%s\n", strsignal(sig),
+				sig == SIGINT || sig == SIGTERM ? "; send it again to end at once" : "");
 		signal_all(l, sig == SIGHUP ? SIGTERM : sig);
 	}
 }
@@ -134,6 +137,7 @@ static void handle_signals(struct ct_launcher *l)
 static void publish_failure(struct ct_launcher *l, const struct ct_worker *w)
 {
 	struct ct_failure f = {.rank = w->rank, .pid = (int)w->pid, .status = ct__worker_status(w), .seq = -1};
+
 	if (w->has_error ? ct__worker_is_consequence(w) : !WIFSIGNALED(w->wait_status))
 		return;
 	snprintf(f.host, sizeof(f.host), "%s", l->store.opts.host);
@@ -156,6 +160,7 @@ static void publish_failure(struct ct_launcher *l, const struct ct_worker *w)
 static bool names(const struct ct_worker *w, const struct ct_worker *other)
 {
 	char name[48];
+
 	snprintf(name, sizeof(name), "rank %d (pid %d ", other->rank, (int)other->pid);
 	return w->has_error && strstr(w->error.message, name) != NULL;
 }
@@ -164,6 +169,7 @@ static void note_end(struct ct_launcher *l, int i)
 {
 	const struct ct_worker *w = &l->workers[i];
 	enum ct_status st = ct__worker_status(w);
+
 	if (st == CT_OK || l->killed)
 		return;
 	/* Reports a stop, too: the store knows whether the rank had left the run or was stopped while it started. */
@@ -179,13 +185,15 @@ static void note_end(struct ct_launcher *l, int i)
 		l->first_failed = i;
 }
 
-/* Checks whether the run has failed. The ranks then end by themselves. Those that are stopped or hang are killed later. */
+/* Checks whether the run has failed. The ranks then end by themselves. Those that are stopped or hang are killed later.
+ */
 static void look_at_store(struct ct_launcher *l)
 {
 	struct ct_failure f;
 	bool store_gone;
 	/* For the ranks that wait for it, a rank that was stopped while it started is a failure. */
 	bool stopping = l->stopped_at != 0;
+
 	if (l->run_failed || (!l->store.watch && !stopping) || !ct_job_store_failure(&l->store, &f, &store_gone))
 		return;
 	l->run_failed = true;
@@ -196,8 +204,8 @@ static void look_at_store(struct ct_launcher *l)
 		l->kill_at = due;
 }
 
-/* Shows which nodes have joined, until all have, or until the job ends. If other nodes can take part in the job, requests
- * rank 0 to stop at the next checkpoint. */
+/* Shows which nodes have joined, until all have, or until the job ends. If other nodes can take part in the job,
+ * requests rank 0 to stop at the next checkpoint. */
 static void look_at_nodes(struct ct_launcher *l)
 {
 	if (ct_now_ns() >= l->grow_at) {
@@ -216,6 +224,7 @@ static void look_at_nodes(struct ct_launcher *l)
 static int n_running(const struct ct_launcher *l)
 {
 	int n = 0;
+
 	for (int i = 0; i < l->ranks.local; i++)
 		n += l->workers[i].pid > 0 && !l->workers[i].ended;
 	return n;
@@ -224,9 +233,11 @@ static int n_running(const struct ct_launcher *l)
 static enum ct_status wait_for_all(struct ct_launcher *l)
 {
 	struct pollfd *fds = NULL;
+
 	CT_TRY_ALLOC(fds = CT_NEW_ARRAY(struct pollfd, (size_t)l->ranks.local * 2 + 2));
 	while (n_running(l) > 0) {
 		nfds_t k = 0;
+
 		fds[k++] = (struct pollfd){.fd = l->signals, .events = POLLIN};
 		fds[k++] =
 			(struct pollfd){.fd = l->run_failed ? -1 : ct_store_watch_fd(l->store.watch), .events = POLLIN};
@@ -261,6 +272,7 @@ static enum ct_status run_job(struct ct_launcher *l, char **argv)
 {
 	enum ct_status st = CT_OK;
 	int64_t start = l->attempts.now.number == 0 ? ct_process_start_ns() : ct_now_ns();
+
 	for (int i = 0; i < l->ranks.local && st == CT_OK; i++)
 		st = start_worker(l, i, start, argv);
 	if (st < 0)
@@ -280,6 +292,7 @@ static enum ct_status run_job(struct ct_launcher *l, char **argv)
 static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 {
 	struct ct_launcher *l = user;
+
 	l->stopping = l->killed = l->run_failed = false;
 	l->stopped_at = 0;
 	l->kill_at = CT_FOREVER;
@@ -325,6 +338,7 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 {
 	struct ct_launcher l = {.cfg = cfg, .argv = argv, .run_dir = run_dir, .signals = -1};
 	enum ct_status st;
+
 	CT_TRY(ct_plan_ranks(cfg, &l.ranks));
 	CT_TRY(ct_limits_check(l.ranks.local));
 	if (run_dir && l.ranks.node == 0)

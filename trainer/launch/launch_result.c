@@ -11,8 +11,10 @@ static enum ct_status describe_end(struct ct_launcher *l, const struct ct_worker
 {
 	struct ct_failure f;
 	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
+
 	if (!WIFSIGNALED(w->wait_status)) {
 		enum ct_status st = ct__worker_status(w);
+
 		if (!known) {
 			(void)CT_FAIL(st, "rank %d (pid %d) ended with exit code %d without an error message", w->rank,
 				      (int)w->pid, WEXITSTATUS(w->wait_status));
@@ -47,6 +49,7 @@ static enum ct_status ended_by_run(struct ct_launcher *l)
 {
 	struct ct_failure f;
 	bool gone;
+
 	if (!ct_job_store_failure(&l->store, &f, &gone))
 		return CT_FAIL(CT_PEER_LOST, "the run has failed on another node");
 	if (f.status != CT_MISMATCH)
@@ -56,7 +59,8 @@ static enum ct_status ended_by_run(struct ct_launcher *l)
 	return CT_MISMATCH;
 }
 
-/* Returns true if any rank would have found the error. Which one found it first then does not matter on a single node. */
+/* Returns true if any rank would have found the error. Which one found it first then does not matter on a single node.
+ */
 static bool is_common(enum ct_status st)
 {
 	return st == CT_USAGE || st == CT_CONFIG || st == CT_UNSUPPORTED || st == CT_DATA || st == CT_NOT_FOUND ||
@@ -66,6 +70,7 @@ static bool is_common(enum ct_status st)
 enum ct_status ct__launch_result(struct ct_launcher *l)
 {
 	const struct ct_worker *stopped = NULL;
+
 	for (int i = 0; i < l->ranks.local; i++)
 		if (ct__worker_status(&l->workers[i]) == CT_INTERRUPTED)
 			stopped = &l->workers[i];
@@ -88,17 +93,20 @@ enum ct_status ct__launch_result(struct ct_launcher *l)
 	return describe_end(l, w);
 }
 
-/* Returns the step that a rank of another node was computing, counted from 1. Its launcher or the rank itself has reported the phase, for
- * example "training, step 120", where 120 steps have been done. Without a step, training had not begun. */
+/* Returns the step that a rank of another node was computing, counted from 1. Its launcher or the rank itself has
+ * reported the phase, for example "training, step 120", where 120 steps have been done. Without a step, training had
+ * not begun. */
 static int64_t step_in(const char *phase)
 {
 	const char *at = strstr(phase, "step ");
+
 	return at ? strtoll(at + strlen("step "), NULL, 10) + 1 : 0;
 }
 
 struct ct_attempt_end ct__launch_attempt_end(struct ct_launcher *l, enum ct_status st)
 {
 	struct ct_attempt_end end = {.rank = -1, .step = -1, .stopped = l->stopping};
+
 	end.regroups = st == CT_INTERRUPTED && !l->stopping && atomic_load(&l->steps[0].regrouped);
 	struct ct_failure f = {0};
 	bool gone;
@@ -120,6 +128,7 @@ void ct__launch_report(struct ct_launcher *l)
 {
 	struct ct_failure f;
 	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
+
 	ct_witness_report(&l->witness, l->workers, l->ranks.node, l->ranks.world, l->run_dir, known ? &f : NULL,
 			  l->first_failed);
 }

@@ -25,6 +25,7 @@
 static enum ct_status get_int(const ct_json *j, const char *key, int max, int *out)
 {
 	int64_t v = 0;
+
 	CT_TRY(ct_json_get_i64(j, key, &v));
 	if (v < 0 || v > max)
 		return CT_FAIL(CT_DATA, "\"%s\" is %lld, but must be from 0 to %d", key, (long long)v, max);
@@ -35,6 +36,7 @@ static enum ct_status get_int(const ct_json *j, const char *key, int max, int *o
 static enum ct_status parse(const ct_json *j, struct ct_leader *out, struct ct_str *line)
 {
 	const char *host, *addr, *text;
+
 	CT_TRY(get_int(j, "attempt", INT_MAX - 1, &out->number));
 	CT_TRY(get_int(j, "pid", INT_MAX, &out->pid));
 	CT_TRY(get_int(j, "port", 65535, &out->port));
@@ -55,6 +57,7 @@ enum ct_status ct_leader_read(const char *run_dir, struct ct_leader *out, struct
 	char *path = NULL, *text = NULL;
 	ct_json *j = NULL;
 	size_t len;
+
 	*out = (struct ct_leader){.number = -1};
 	CT_TRY_ALLOC(path = ct_path_join(run_dir, "leader"));
 	enum ct_status st = ct_file_read(path, MAX_BYTES, &text, &len);
@@ -77,6 +80,7 @@ static enum ct_status write_leader(const char *run_dir, const struct ct_leader *
 {
 	char *path = NULL;
 	struct ct_str text = {0};
+
 	CT_TRY_ALLOC(path = ct_path_join(run_dir, "leader"));
 	ct_json *j = ct_json_object();
 	ct_json_set_i64(j, "attempt", l->number);
@@ -100,6 +104,7 @@ enum ct_status ct_leader_lock(const char *run_dir, int number, ct_run_lock **loc
 {
 	ct_run_lock *taken = NULL;
 	struct ct_leader now;
+
 	*lock = NULL;
 	if (ct_run_dir_lock(run_dir, &taken) < 0) {
 		if (number < 0)
@@ -135,6 +140,7 @@ void ct_leader_resign(const char *run_dir, int number)
 	struct ct_leader now;
 	struct ct_error e;
 	char *path = ct_path_join(run_dir, "leader");
+
 	ct_error_save(&e);
 	if (path && ct_leader_read(run_dir, &now, NULL) == CT_OK && now.number == number)
 		(void)unlink(path);
@@ -158,6 +164,7 @@ static enum ct_status lead(const struct ct_config *c, const char *run_dir, const
 	const struct ct_leader before = *leader;
 	struct ct_leader me = {.pid = at->opts->pid, .port = at->port};
 	struct ct_rejoin_attempt next = *a;
+
 	snprintf(me.host, sizeof(me.host), "%s", at->opts->host);
 	snprintf(me.addr, sizeof(me.addr), "%s", at->opts->node == 0 ? c->launch.master_addr : a->addr);
 	inherit(c, &before, mine, &next);
@@ -183,6 +190,7 @@ static enum ct_status join(const char *run_dir, struct ct_rejoin_attempt *a)
 {
 	struct ct_leader now;
 	struct ct_str line = {0};
+
 	a->leads = false;
 	enum ct_status st = ct_leader_read(run_dir, &now, &line);
 	if (st == CT_OK && now.number == a->number) {
@@ -197,10 +205,12 @@ static enum ct_status join(const char *run_dir, struct ct_rejoin_attempt *a)
 	return st;
 }
 
-/* Sets *free_at to when RUN/lock was found free, or to 0 if it is not. A process that waits for the lock gets it meanwhile. */
+/* Sets *free_at to when RUN/lock was found free, or to 0 if it is not. A process that waits for the lock gets it
+ * meanwhile. */
 static enum ct_status look_at_lock(const char *run_dir, int number, int64_t *free_at)
 {
 	ct_run_lock *lock;
+
 	CT_TRY(ct_leader_lock(run_dir, number, &lock));
 	if (!lock)
 		*free_at = 0;
@@ -233,6 +243,7 @@ enum ct_status ct_leader_elect(const struct ct_config *c, const char *run_dir, s
 	int64_t since = ct_now_ns(), free_at = 0;
 	int known = -1;
 	bool logged = false;
+
 	for (;;) {
 		CT_TRY(ct_leader_read(run_dir, leader, NULL));
 		if (leader->number < 0 && a->shared)

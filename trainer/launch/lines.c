@@ -18,6 +18,7 @@ void ct_lines_clear_live(void)
 static void print_line(int to, const char *prefix, const char *text, size_t len)
 {
 	struct ct_str line = {0};
+
 	ct_str_add(&line, prefix);
 	ct_str_add_bytes(&line, text, len);
 	ct_str_add(&line, "\n");
@@ -32,6 +33,7 @@ static void print_lines(struct ct_lines *l, int to, const char *prefix, bool all
 {
 	const char *text = ct_str_text(&l->line);
 	size_t done = 0;
+
 	if (strchr(text, '\n') || (all && text[0]))
 		ct_lines_clear_live();
 	for (const char *nl; (nl = strchr(text + done, '\n')) != NULL; done = (size_t)(nl - text) + 1)
@@ -50,6 +52,7 @@ void ct_lines_drain(struct ct_lines *l, int to, const char *prefix)
 {
 	char buf[4096];
 	ssize_t n;
+
 	while (l->fd >= 0 && (n = read(l->fd, buf, sizeof(buf))) != 0) {
 		if (n < 0 && errno == EINTR)
 			continue;

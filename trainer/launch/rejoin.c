@@ -22,6 +22,7 @@
 static enum ct_status connect_once(const struct ct_rejoin_at *at, ct_store **out)
 {
 	struct ct_store_opts opts = *at->opts;
+
 	opts.member = CT_STORE_LAUNCHER;
 	return ct_store_connect(at->host, at->port, &opts, ct_deadline_in(CONNECT_NS), out);
 }
@@ -30,6 +31,7 @@ static enum ct_status connect_once(const struct ct_rejoin_at *at, ct_store **out
 static enum ct_status set_key(ct_store *s, const char *key, struct ct_str *text)
 {
 	enum ct_status st = ct_str_status(text);
+
 	if (st == CT_OK)
 		st = ct_store_set(s, key, text->s, text->len);
 	ct_str_release(text);
@@ -39,6 +41,7 @@ static enum ct_status set_key(ct_store *s, const char *key, struct ct_str *text)
 enum ct_status ct_rejoin_publish(ct_store *s, int number, const struct ct_roll *roll)
 {
 	struct ct_str text = {0};
+
 	CT_TRY(ct_roll_publish(roll, s));
 	ct_wire_put_u32(&text, (uint32_t)number);
 	ct_wire_put_u32(&text, (uint32_t)roll->world);
@@ -50,6 +53,7 @@ static enum ct_status publish_error(const struct ct_rejoin_at *at, const struct 
 	int64_t deadline = ct_deadline_in(READ_NS), n_read = 0;
 	struct ct_str text = {0};
 	ct_store *s = NULL;
+
 	CT_TRY(connect_once(at, &s));
 	ct_wire_put_u32(&text, (uint32_t)e->status);
 	ct_wire_put_str(&text, e->message);
@@ -66,6 +70,7 @@ static enum ct_status publish_error(const struct ct_rejoin_at *at, const struct 
 void ct_rejoin_publish_end(const struct ct_rejoin_at *at, int n_others)
 {
 	struct ct_error e;
+
 	ct_error_save(&e);
 	if (publish_error(at, &e, n_others) < 0)
 		CT_DEBUG("the other nodes do not learn how the job has ended: %s", ct_error_message());
@@ -76,6 +81,7 @@ void ct_rejoin_publish_end(const struct ct_rejoin_at *at, int n_others)
 static enum ct_status get(ct_store *s, const char *key, char **text, size_t *len, bool *there)
 {
 	enum ct_status st = ct_store_get(s, key, ct_deadline_in(CALL_NS), text, len);
+
 	*there = st == CT_OK;
 	if (st != CT_TIMEOUT)
 		return st;
@@ -95,6 +101,7 @@ enum ct_status ct_rejoin_read_end(ct_store *s, bool *over)
 	size_t len;
 	int64_t n;
 	bool there;
+
 	CT_TRY(get(s, END_KEY, &text, &len, &there));
 	if (!there)
 		return CT_OK;
@@ -115,6 +122,7 @@ static enum ct_status read_attempt(ct_store *s, struct ct_rejoin_attempt *now, s
 {
 	char *text;
 	size_t len;
+
 	CT_TRY(get(s, ATTEMPT_KEY, &text, &len, there));
 	if (!*there)
 		return CT_OK;
@@ -146,6 +154,7 @@ static enum ct_status take_part(const struct ct_rejoin_at *at, ct_store *s, cons
 	const int node = at->opts->node;
 	struct ct_failure failure;
 	bool there = false, spare = false;
+
 	ct_store_owner(s, NULL, &f->now.pid, f->now.host);
 	CT_TRY(ct_store_local_addr(s, f->now.addr, sizeof(f->now.addr)));
 	while (f->sig == 0 && !f->over) {
@@ -175,6 +184,7 @@ static enum ct_status take_part(const struct ct_rejoin_at *at, ct_store *s, cons
 static enum ct_status look(const struct ct_rejoin_at *at, const struct ct_rejoin_attempt *last, struct found *f)
 {
 	ct_store *s = NULL;
+
 	*f = (struct found){0};
 	CT_TRY(connect_once(at, &s));
 	f->seen = true;
@@ -190,9 +200,11 @@ enum ct_status ct_rejoin_wait(const struct ct_rejoin_at *at, int64_t timeout_ns,
 {
 	int64_t start = ct_now_ns();
 	bool logged = false;
+
 	for (;;) {
 		struct found f;
 		enum ct_status st = look(at, last, &f);
+
 		*over = f.over;
 		if (f.now.addr[0])
 			memcpy(last->addr, f.now.addr, sizeof(last->addr));

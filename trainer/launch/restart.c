@@ -5,8 +5,8 @@
 #define FIRST_DELAY_NS CT_SEC
 #define MAX_DELAY_NS (60 * CT_SEC)
 
-/* Errors of the machine, of the network or of a process may be gone in the next attempt. All others depend on the configuration and the
- * data, which have not changed. */
+/* Errors of the machine, of the network or of a process may be gone in the next attempt. All others depend on the
+ * configuration and the data, which have not changed. */
 static bool may_be_gone(enum ct_status st)
 {
 	switch (st) {

@@ -36,6 +36,7 @@ struct ct_store_watch_thread {
 static void note_failure(ct_store_watch_thread *w, const struct ct_failure *f, bool store_gone)
 {
 	uint64_t one = 1;
+
 	pthread_mutex_lock(&w->lock);
 	w->failure = *f;
 	w->failed = true;
@@ -49,6 +50,7 @@ static void note_failure(ct_store_watch_thread *w, const struct ct_failure *f, b
 static void note_refusal(ct_store_watch_thread *w)
 {
 	struct ct_failure f = {.rank = -1, .pid = w->opts.pid, .status = CT_MISMATCH, .seq = -1};
+
 	snprintf(f.host, sizeof(f.host), "%s", w->opts.host);
 	snprintf(f.message, sizeof(f.message), "%s", ct_error_message());
 	snprintf(f.hint, sizeof(f.hint), "%s", ct_error_hint_text());
@@ -69,6 +71,7 @@ static bool may_connect(ct_store_watch_thread *w)
 static void note_trouble(ct_store_watch_thread *w)
 {
 	const char *why = ct_error_message(), *rest = strstr(why, " s: ");
+
 	if (strncmp(why, "cannot reach the store within ", 30) == 0 && rest)
 		why = rest + 4;
 	pthread_mutex_lock(&w->lock);
@@ -82,6 +85,7 @@ static ct_store *connect_store(ct_store_watch_thread *w)
 	while (may_connect(w)) {
 		ct_store *s = NULL;
 		enum ct_status st = ct_store_connect(w->host, w->port, &w->opts, ct_deadline_in(CONNECT_ONCE_NS), &s);
+
 		if (st == CT_OK)
 			return s;
 		if (st == CT_MISMATCH) {
@@ -118,6 +122,7 @@ static void begin_reports(ct_store_watch_thread *w, ct_store *s)
 static void log_path(const ct_store_watch_thread *w, const ct_store *s)
 {
 	char path[400];
+
 	if (strcmp(w->host, "localhost") == 0)
 		return;
 	ct_store_describe(s, path, sizeof(path));
@@ -129,6 +134,7 @@ static void *run(void *arg)
 	ct_store_watch_thread *w = arg;
 	struct ct_failure f;
 	ct_store *s = connect_store(w);
+
 	if (!s)
 		return NULL;
 	ct_store_watcher_attach(&w->watcher, s);
@@ -136,6 +142,7 @@ static void *run(void *arg)
 	log_path(w, s);
 	if (ct_store_watch(s, CT_FOREVER, &f) == CT_OK) {
 		int rank, pid;
+
 		ct_store_owner(s, &rank, &pid, NULL);
 		note_failure(w, &f, f.rank == rank && f.pid == pid);
 	}
@@ -146,6 +153,7 @@ enum ct_status ct_store_watch_start(const char *host, int port, const struct ct_
 				    ct_store_watch_thread **out)
 {
 	ct_store_watch_thread *w;
+
 	CT_TRY_ALLOC(w = CT_NEW(ct_store_watch_thread));
 	snprintf(w->host, sizeof(w->host), "%s", host);
 	w->port = port;

@@ -21,8 +21,8 @@ bool ct_store_watch_failure(ct_store_watch_thread *w, struct ct_failure *out, bo
 ct_store *ct_store_watch_store(ct_store_watch_thread *w);
 /* Copies the reason why there is no connection yet to buf; "" before the first attempt has failed. */
 void ct_store_watch_trouble(ct_store_watch_thread *w, char *buf, size_t len);
-/* Reports how a rank of this host ended, or that this launcher failed. Waits up to 2 s for the store to respond. If there
- * is no connection yet, the thread sends the first report as soon as there is one. */
+/* Reports how a rank of this host ended, or that this launcher failed. Waits up to 2 s for the store to respond. If
+ * there is no connection yet, the thread sends the first report as soon as there is one. */
 void ct_store_watch_report(ct_store_watch_thread *w, const struct ct_failure *f);
 /* Stops the thread. If a report has not been sent, first tries to connect for another second. w may be NULL. */
 void ct_store_watch_stop(ct_store_watch_thread *w);

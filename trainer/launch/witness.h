@@ -1,5 +1,6 @@
-/* Collects what the launcher knows about its ranks for the report after a failure (trainer/job/postmortem/postmortem.h): their
- * black boxes, how their processes ended, and whether the kernel has killed one because memory ran out. */
+/* Collects what the launcher knows about its ranks for the report after a failure
+ * (trainer/job/postmortem/postmortem.h): their black boxes, how their processes ended, and whether the kernel has
+ * killed one because memory ran out. */
 #ifndef CT_TRAINER_LAUNCH_WITNESS_H
 #define CT_TRAINER_LAUNCH_WITNESS_H
 
@@ -23,8 +24,8 @@ void ct_witness_close(struct ct_witness *w); /* a zeroed struct is allowed */
 char *ct_witness_env(const struct ct_witness *w, int i);
 /* Stores the states of the processes that still run. Call it before the launcher kills them. */
 void ct_witness_note_states(struct ct_witness *w, const struct ct_worker *workers);
-/* Adds to the hint of the current error chain why a rank may have been killed by SIGKILL. less: what to use if memory ran
- * out, such as "a smaller batch". */
+/* Adds to the hint of the current error chain why a rank may have been killed by SIGKILL. less: what to use if memory
+ * ran out, such as "a smaller batch". */
 void ct_witness_explain_kill(const struct ct_witness *w, const char *less);
 /* Adds the ranks [n] of this node to the report of the run, and the path of the report to the hint of the current error
  * chain. Does nothing if the failure was found before the ranks began to work, because then the message says

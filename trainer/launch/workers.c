@@ -21,12 +21,14 @@ extern char **environ;
 static char **make_env(char *const *extra, size_t n_extra, char *error_env)
 {
 	size_t n = 0, k = 0;
+
 	while (environ[n])
 		n++;
 	char **env = CT_NEW_ARRAY(char *, n + n_extra + 2);
 	for (size_t i = 0; env && i < n; i++) {
 		size_t name = strcspn(environ[i], "=") + 1;
 		bool replaced = strncmp(environ[i], error_env, name) == 0;
+
 		for (size_t j = 0; j < n_extra && !replaced; j++)
 			replaced = strncmp(environ[i], extra[j], name) == 0;
 		if (!replaced)
@@ -61,6 +63,7 @@ static void child_main(pid_t parent, char **argv, char **env, int out, int error
 static enum ct_status out_of(const char *what, int rank)
 {
 	enum ct_status st = CT_FAIL(CT_NOMEM, "cannot start rank %d: %s: %s", rank, what, strerror(errno));
+
 	ct_error_hint(
 		"start fewer ranks, or raise the limits of this shell (ulimit -n: open files, ulimit -u: processes)");
 	return st;
@@ -73,6 +76,7 @@ enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char
 	char error_env[48];
 	char **env = NULL;
 	enum ct_status st = CT_OK;
+
 	*w = (struct ct_worker){.rank = rank, .out.fd = -1, .error_fd = -1};
 	if (pipe2(error, O_CLOEXEC) != 0 || (!inherit_output && pipe2(out, O_CLOEXEC) != 0)) {
 		st = out_of("pipe", rank);
@@ -149,6 +153,7 @@ static bool is_worker(const struct ct_worker *workers, int n, pid_t pid)
 void ct__workers_reap_orphans(const struct ct_worker *workers, int n)
 {
 	siginfo_t info = {0};
+
 	/* A worker that ends now stops this loop. The next SIGCHLD, which is already pending, continues it. */
 	while (getpid() == 1 && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
 	       !is_worker(workers, n, info.si_pid)) {

@@ -8,7 +8,7 @@
 
 struct ct_worker {
 	int rank;
-	pid_t pid;            /* 0: not started */
+	pid_t pid;           /* 0: not started */
 	struct ct_lines out; /* out.fd: also -1 if the rank writes directly to the launcher's output */
 	int error_fd;        /* -1 if closed */
 	bool ended;

@@ -31,9 +31,10 @@ enum ct_status ct_assume_parse(const char *text, struct ct_assumed *out)
 			i++;
 		if (name < len && len - name - 1 < sizeof(number))
 			memcpy(number, s + name + 1, len - name - 1);
-		if (i == CT_ARRAY_LEN(parts) || ct_parse_i64(number, parts[i].value) < 0 || *parts[i].value < parts[i].lo ||
-		    *parts[i].value > parts[i].hi)
-			return CT_FAIL_HINT(CT_USAGE, EXAMPLE, "--assume: \"%.*s\" is not train, val, classes or size with a number",
+		if (i == CT_ARRAY_LEN(parts) || ct_parse_i64(number, parts[i].value) < 0 ||
+		    *parts[i].value < parts[i].lo || *parts[i].value > parts[i].hi)
+			return CT_FAIL_HINT(CT_USAGE, EXAMPLE,
+					    "--assume: \"%.*s\" is not train, val, classes or size with a number",
 					    (int)(len < 40 ? len : 40), s);
 	}
 	if (out->train == 0)

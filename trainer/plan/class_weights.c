@@ -32,16 +32,18 @@ static enum ct_status set_listed(const struct ct_config *c, int n_classes, float
 	const char *where = ct_config_origin(c, "train.class_weights");
 
 	if (l->n != n_classes)
-		return CT_FAIL_HINT(CT_CONFIG, "write one number for each class, in the order of the class names, or auto",
-				    "%s: error: train.class_weights has %d entries, but there are %d classes", where, l->n,
-				    n_classes);
+		return CT_FAIL_HINT(CT_CONFIG,
+				    "write one number for each class, in the order of the class names, or auto",
+				    "%s: error: train.class_weights has %d entries, but there are %d classes", where,
+				    l->n, n_classes);
 	for (int k = 0; k < n_classes; k++) {
 		double v;
 
 		if (ct_parse_f64(l->v[k], &v) != CT_OK || !(v > 0) || v > 1e6)
-			return CT_FAIL(CT_CONFIG,
-				       "%s: error: train.class_weights: \"%s\" is not a number above 0 and up to 1000000",
-				       where, l->v[k]);
+			return CT_FAIL(
+				CT_CONFIG,
+				"%s: error: train.class_weights: \"%s\" is not a number above 0 and up to 1000000",
+				where, l->v[k]);
 		w[k] = (float)v;
 	}
 	return CT_OK;

@@ -15,6 +15,7 @@ static int number(ct_getenv_fn get, void *user, const char *name)
 {
 	const char *text = get(name, user);
 	int64_t v;
+
 	if (!text)
 		return 0;
 	if (ct_parse_i64(text, &v) < 0) {
@@ -28,6 +29,7 @@ int ct_plan_cpus_in(ct_getenv_fn get, void *user, int cpu_count, int local_world
 {
 	int tasks = ct_identity_slurm_tasks(get, user), on_node = number(get, user, "SLURM_CPUS_ON_NODE");
 	int cpus = tasks > 0 ? number(get, user, "SLURM_CPUS_PER_TASK") : 0;
+
 	if (cpus == 0 && on_node > 0)
 		cpus = at_least_one(on_node / at_least_one(tasks));
 	/* Either each task is a rank, or a task starts all ranks of this node. */

@@ -1,5 +1,5 @@
-/* Checks that the files named by data.dir, data.train, data.val, data.labels, data.classes_file and model.weights exist.
- * Problems are reported with their location in the config. */
+/* Checks that the files named by data.dir, data.train, data.val, data.labels, data.classes_file and model.weights
+ * exist. Problems are reported with their location in the config. */
 #include <stdio.h>
 #include <string.h>
 

@@ -19,10 +19,12 @@ enum ct_status ct_plan_describe(const struct ct_config *c, const struct ct_datas
 				const struct ct_run_plan *p, struct ct_description *out)
 {
 	struct ct_plan_model model;
+
 	*out = (struct ct_description){
 		.resize = resize_of(info, p), .exif = p->val_transform.image.exif, .fast = p->val_transform.image.fast};
 	for (int i = 0; i < (int)CT_ARRAY_LEN(out->mean); i++) {
 		bool used = info->kind != CT_SAMPLE_F32;
+
 		out->mean[i] = used ? p->net.mean[i] : 0;
 		out->std[i] = used ? p->net.std[i] : 1;
 	}
@@ -37,6 +39,7 @@ static enum ct_status add_classes(const ct_dataset *data, struct ct_description 
 {
 	const int n = d->model.n_outputs;
 	const char **names;
+
 	CT_TRY_ALLOC(names = CT_NEW_ARRAY(const char *, (size_t)n + 1));
 	bool all = ct_dataset_info(data)->n_classes == n;
 	for (int i = 0; i < n && all; i++) {
@@ -53,6 +56,7 @@ enum ct_status ct_plan_describe_data(const struct ct_config *c, const ct_dataset
 {
 	struct ct_description d;
 	enum ct_status st = ct_plan_describe(c, ct_dataset_info(data), p, &d);
+
 	if (st == CT_OK)
 		st = add_classes(data, &d);
 	if (st == CT_OK)

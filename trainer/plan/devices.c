@@ -22,7 +22,8 @@ static int least_ranks(const struct ct_config *c)
 	return n;
 }
 
-/* Returns how many of n GPUs a run can use with one rank on each. 0: it needs more GPUs, for the stages of its pipeline. */
+/* Returns how many of n GPUs a run can use with one rank on each. 0: it needs more GPUs, for the stages of its
+ * pipeline. */
 static int usable(const struct ct_config *c, int n)
 {
 	return n - n % least_ranks(c);
@@ -190,11 +191,12 @@ enum ct_status ct_plan_check_devices(const struct ct_config *c, int local)
 	if (d.n >= least_ranks(c))
 		snprintf(instead, sizeof(instead), "use launch.procs=%d", usable(c, d.n));
 	else
-		snprintf(instead, sizeof(instead), "use fewer stages, because launch.pipeline=%lld needs %d GPUs on each node",
+		snprintf(instead, sizeof(instead),
+			 "use fewer stages, because launch.pipeline=%lld needs %d GPUs on each node",
 			 (long long)c->launch.pipeline, least_ranks(c));
-	return ct_error_hinted(CT_FAIL(CT_NO_DEVICE, "%d ranks would have to share %d GPU%s", local, d.n,
-				       ct_plural(d.n)),
-			       "%s; to share GPUs on purpose, list them repeatedly: launch.devices=0,0", instead);
+	return ct_error_hinted(
+		CT_FAIL(CT_NO_DEVICE, "%d ranks would have to share %d GPU%s", local, d.n, ct_plural(d.n)),
+		"%s; to share GPUs on purpose, list them repeatedly: launch.devices=0,0", instead);
 }
 
 int ct_plan_local_procs(const struct ct_config *c)

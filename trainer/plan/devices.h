@@ -9,13 +9,14 @@ enum { CT_PLAN_DEVICES_MAX = 64 };
 
 struct ct_plan_devices {
 	const char *kind; /* "cpu", "cuda" or "lazy" */
-	/* The GPUs of the ranks of this host: the rank with local rank r uses index[r % n]. For other devices, n is 0. */
+	/* The GPUs of the ranks of this host: the rank with local rank r uses index[r % n]. For other devices, n is 0.
+	 */
 	int n, index[CT_PLAN_DEVICES_MAX];
 	bool shared; /* the config lists a GPU twice, so ranks may share it */
 	/* The GPUs that the config does not list and that ctrain cannot use, each with the reason. */
 	char skipped[512];
-	/* If `device: auto` has chosen the CPU: the reason, and whether a GPU was to be expected, because the machine has
-	 * an NVIDIA driver or CTRAIN_CUDA_LIBS is set. */
+	/* If `device: auto` has chosen the CPU: the reason, and whether a GPU was to be expected, because the machine
+	 * has an NVIDIA driver or CTRAIN_CUDA_LIBS is set. */
 	char why[512];
 	bool has_driver;
 };
@@ -25,9 +26,9 @@ struct ct_plan_devices {
 enum ct_status ct_plan_devices(const struct ct_config *c, struct ct_plan_devices *out) CT_MUST_CHECK;
 /* Fails with CT_NO_DEVICE if `local` ranks on this host would have to share GPUs and the config does not request it. */
 enum ct_status ct_plan_check_devices(const struct ct_config *c, int local) CT_MUST_CHECK;
-/* Returns the number of ranks on this node (launch.procs). auto is one per GPU, for as many GPUs as launch.pipeline allows;
- * if it needs more GPUs, ct_plan_check_devices fails. Without GPUs, auto is one per stage of a pipeline, else 2 (1 if
- * there is only one CPU). */
+/* Returns the number of ranks on this node (launch.procs). auto is one per GPU, for as many GPUs as launch.pipeline
+ * allows; if it needs more GPUs, ct_plan_check_devices fails. Without GPUs, auto is one per stage of a pipeline, else 2
+ * (1 if there is only one CPU). */
 int ct_plan_local_procs(const struct ct_config *c);
 /* Returns whether the ranks of this host compute on its CPUs. */
 bool ct_plan_on_cpu(const struct ct_config *c);

@@ -16,6 +16,7 @@ enum ct_status ct_plan_accumulate(const struct ct_config *c, uint32_t world, uin
 {
 	struct ct_ranks most;
 	uint64_t global = (uint64_t)c->batch.global, n = (uint64_t)c->train.accumulate;
+
 	*out = n;
 	if (!ct_plan_is_elastic(c) || !ct_plan_divides(c, world))
 		return CT_OK;
@@ -32,6 +33,7 @@ enum ct_status ct_plan_check_elastic(const struct ct_config *c)
 {
 	struct ct_ranks most;
 	int *first = NULL, n = (int)c->launch.min_nodes;
+
 	CT_TRY(ct_plan_ranks(c, &most));
 	CT_TRY_ALLOC(first = ct_plan_first_ranks(c, &most));
 	while (n <= most.n_nodes && !ct_plan_divides(c, (uint32_t)first[n]))

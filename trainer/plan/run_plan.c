@@ -15,6 +15,7 @@ enum ct_status ct_plan_check_engine(const struct ct_config *c)
 {
 	ct_device *device = NULL;
 	ct_engine *engine = NULL;
+
 	/* Every engine supports fp32. A GPU is opened by its rank only, because it would occupy memory here, too. */
 	if (c->precision == CT_PRECISION_FP32 || !ct_plan_on_cpu(c))
 		return CT_OK;
@@ -32,6 +33,7 @@ const char *ct_plan_run_id(const struct ct_config *c, const char *launchers)
 	const char *name = launchers[0] ? launchers : c->run.name;
 	size_t len = strlen(name),
 	       most = 48; /* the limit of the store; the end of a long name is kept, because it differs between runs */
+
 	if (c->dist.run_id[0])
 		return c->dist.run_id;
 	return len == 0 ? "run" : len > most ? name + len - most : name;
@@ -40,12 +42,14 @@ const char *ct_plan_run_id(const struct ct_config *c, const char *launchers)
 const char *ct_plan_how_to_resume(const struct ct_config *c)
 {
 	bool same = strcmp(c->train.resume, "auto") == 0 || strcmp(c->train.resume, "must") == 0;
+
 	return same ? "run the same command again" : "run the command again with train.resume=auto";
 }
 
 char *ct_plan_run_dir(const struct ct_config *c)
 {
 	size_t len = strlen(c->run.dir);
+
 	while (len > 1 && c->run.dir[len - 1] == '/')
 		len--;
 	if (len > 0)
@@ -56,6 +60,7 @@ char *ct_plan_run_dir(const struct ct_config *c)
 static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, struct ct_run_plan *p)
 {
 	uint64_t accumulate;
+
 	CT_TRY(ct_plan_accumulate(c, world, &accumulate));
 	uint64_t parts = (uint64_t)world * accumulate;
 	uint64_t global = c->batch.global > 0 ? (uint64_t)c->batch.global : (uint64_t)c->batch.per_rank * parts;
@@ -79,6 +84,7 @@ static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, stru
 enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world)
 {
 	struct ct_run_plan p = {0};
+
 	return ct_plan_is_elastic(c) ? ct_plan_check_elastic(c) : plan_batch(c, world, &p);
 }
 
@@ -91,6 +97,7 @@ static void plan_schedule(const struct ct_config *c, struct ct_run_plan *p)
 {
 	uint64_t per = p->steps_per_epoch;
 	struct ct_schedule *s = &p->schedule;
+
 	*s = (struct ct_schedule){
 		.kind = c->schedule.name,
 		.base_lr = p->lr,
@@ -218,6 +225,7 @@ static enum ct_status has_batch_norm(const struct ct_config *c, const struct ct_
 				     const struct ct_run_plan *p, bool *out)
 {
 	ct_graph *g = NULL;
+
 	*out = false;
 	CT_TRY(ct_plan_graph(c, train, p->input, &g));
 	for (int i = 0; i < ct_graph_n_nodes(g); i++)
@@ -232,6 +240,7 @@ static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_d
 {
 	struct ct_sampler s = p->train;
 	bool any;
+
 	if (c->model.bn != CT_CFG_BN_SYNC || p->world == 1 || p->total_steps < p->steps_per_epoch)
 		return CT_OK;
 	s.rank = p->world - 1;
@@ -262,6 +271,7 @@ static uint32_t eval_rows(const struct ct_config *c, uint32_t world, const struc
 {
 	uint32_t rows = c->batch.eval > 0 ? (uint32_t)c->batch.eval : 256;
 	uint32_t share = val && val->n > 0 && world > 0 ? (uint32_t)((val->n + world - 1) / world) : rows;
+
 	return share < rows ? share : rows;
 }
 
@@ -271,6 +281,7 @@ enum ct_status ct_run_plan_make(const struct ct_config *c, uint32_t world, const
 	const struct ct_dataset_info *any = train ? train : val;
 	struct ct_run_plan p = {
 		.world = world, .eval_rows = eval_rows(c, world, val), .regression = any->n_targets > 0};
+
 	if (train)
 		CT_TRY(plan_training(c, train, &p));
 	CT_TRY(plan_net(c, any, &p));

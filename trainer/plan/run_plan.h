@@ -40,21 +40,22 @@ struct ct_ranks {
 	int local, first, world; /* ranks on this node, number of the first of them, ranks on all nodes */
 	int node, n_nodes;
 };
-/* The place of a rank in a pipeline of n stages (launch.pipeline). Ranks 0..n-1 are the stages of replica 0, and so on. A
- * replica processes its own share of the samples. Without a pipeline, n is 1, and each rank is a replica. */
+/* The place of a rank in a pipeline of n stages (launch.pipeline). Ranks 0..n-1 are the stages of replica 0, and so on.
+ * A replica processes its own share of the samples. Without a pipeline, n is 1, and each rank is a replica. */
 enum { CT_MAX_STAGES = 64 };
 struct ct_stages {
 	int n, stage, replica, n_replicas;
 };
-/* Fails with CT_CONFIG if the number of ranks is not a multiple of the number of stages, or if a pipeline is not on CPUs. */
+/* Fails with CT_CONFIG if the number of ranks is not a multiple of the number of stages, or if a pipeline is not on
+ * CPUs. */
 enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, struct ct_stages *out) CT_MUST_CHECK;
 /* Derived from launch.procs (or its per-node list), launch.nodes and launch.node_rank. */
 enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out) CT_MUST_CHECK;
-/* Returns the first rank of each node, and the number of ranks in the last element: [r->n_nodes + 1], owned by the caller.
- * NULL if out of memory. */
+/* Returns the first rank of each node, and the number of ranks in the last element: [r->n_nodes + 1], owned by the
+ * caller. NULL if out of memory. */
 int *ct_plan_first_ranks(const struct ct_config *c, const struct ct_ranks *r);
-/* Fails with CT_CONFIG if the batch size is not a multiple of ranks * accumulation steps, or, if the number of nodes may
- * change, of any possible number of ranks. Called before any process is started. */
+/* Fails with CT_CONFIG if the batch size is not a multiple of ranks * accumulation steps, or, if the number of nodes
+ * may change, of any possible number of ranks. Called before any process is started. */
 enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world) CT_MUST_CHECK;
 /* Returns launch.threads. auto is the number of CPUs divided by the number of local ranks, but at least 1. If this is 4
  * or more, and loading includes decoding, warping or color changes, one eighth of it is reserved for the loader
@@ -73,8 +74,8 @@ char *ct_plan_run_dir(const struct ct_config *c);
 /* Fails with CT_UNSUPPORTED if the engine does not support the precision in the config; the error states the reason and
  * the alternatives. */
 enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e) CT_MUST_CHECK;
-/* Does the same for the engine selected by the config on this host, before ranks are started. For a GPU, each rank makes
- * this check. */
+/* Does the same for the engine selected by the config on this host, before ranks are started. For a GPU, each rank
+ * makes this check. */
 enum ct_status ct_plan_check_engine(const struct ct_config *c) CT_MUST_CHECK;
 /* Returns the id by which the ranks of a run recognize each other: dist.run_id, else the launcher's id if it is not "",
  * else the name of the run. The result is borrowed. */
@@ -125,8 +126,8 @@ enum ct_status ct_plan_check_model(const struct ct_config *c) CT_MUST_CHECK;
  * failure, the message lists all problems, one per line, as "FILE:LINE:COLUMN: error: data.dir: ...", and the status is
  * the one that opening the data would return. */
 enum ct_status ct_plan_check_data(const struct ct_config *c) CT_MUST_CHECK;
-/* The model of the config for this data and images of shape `input`. `spec` borrows from the config and from *out, which
- * must not be copied. */
+/* The model of the config for this data and images of shape `input`. `spec` borrows from the config and from *out,
+ * which must not be copied. */
 struct ct_plan_model {
 	struct ct_model_spec spec;
 	int hidden[16];

@@ -57,6 +57,7 @@ static enum ct_status bucket_slices(const ct_net *net, struct ct_bucket_slice **
 	CT_TRY_ALLOC(*out = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)*n));
 	for (int i = 0; i < *n; i++) {
 		const struct ct_slice *from = ct_net_slice(net, i);
+
 		(*out)[i] = (struct ct_bucket_slice){from->offset, from->n, from->dtype};
 	}
 	return CT_OK;
@@ -67,6 +68,7 @@ enum ct_status ct_plan_buckets(const struct ct_config *c, const ct_net *net, siz
 {
 	struct ct_bucket_slice *slices;
 	int n;
+
 	CT_TRY(bucket_slices(net, &slices, &n));
 	enum ct_status st = ct_bucket_plan(slices, n, first_bucket_bytes(c), cap_bytes, out, n_out);
 	ct_free(slices);
@@ -79,6 +81,7 @@ enum ct_status ct_plan_choose_buckets(const struct ct_config *c, const ct_net *n
 	struct ct_bucket_slice *slices;
 	double *ready = NULL;
 	int n;
+
 	CT_TRY(bucket_slices(net, &slices, &n));
 	enum ct_status st = ct_plan_ready_by_flops(net, &ready);
 	if (st == CT_OK)

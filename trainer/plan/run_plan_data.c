@@ -25,6 +25,7 @@ void ct_plan_dataset_spec(const struct ct_config *c, bool train, struct ct_datas
 	const bool divided = c->data.val_fraction > 0;
 	const char *split = train || divided ? c->data.train : c->data.val;
 	const char *first = c->data.train[0] ? c->data.train : c->data.labels[0] ? "." : "train";
+
 	*out = (struct ct_dataset_spec){
 		.name = ct_config_choice(c, "data.name"),
 		.dir = c->data.dir,
@@ -55,6 +56,7 @@ enum ct_status ct_plan_open_data(const struct ct_config *c, bool train, const st
 				 ct_dataset **out)
 {
 	struct ct_dataset_spec spec;
+
 	ct_plan_dataset_spec(c, train, &spec);
 	if (other && spec.n_classes == 0)
 		spec.n_classes = other->n_classes;
@@ -69,6 +71,7 @@ bool ct_plan_is_encoded(const struct ct_config *c)
 static int64_t largest_size(const struct ct_config *c)
 {
 	int64_t most = c->data.train_size.n > 0 ? 0 : CT_DATA_DEFAULT_SIZE;
+
 	for (int i = 0; i < c->data.train_size.n; i++)
 		most = c->data.train_size.v[i].size > most ? c->data.train_size.v[i].size : most;
 	return most;
@@ -110,6 +113,7 @@ void ct_plan_augment(const struct ct_config *c, struct ct_augment *out)
 static void plan_sizes(const struct ct_config *c, struct ct_run_plan *p)
 {
 	const struct ct_size_list *l = &c->data.train_size;
+
 	for (int i = 0; i < l->n; i++)
 		p->sizes[p->n_sizes++] = (struct ct_loader_size){
 			.epoch = (uint32_t)l->v[i].epoch, .h = (int)l->v[i].size, .w = (int)l->v[i].size};
@@ -122,6 +126,7 @@ static void plan_encoded(const struct ct_config *c, struct ct_run_plan *p)
 	struct ct_image_opts image = {.max_pixels = (uint64_t)c->data.max_pixels,
 				      .exif = c->data.exif,
 				      .fast = c->data.decode == CT_CFG_DECODE_FAST};
+
 	plan_sizes(c, p);
 	int size = c->data.val_size > 0 ? (int)c->data.val_size : p->sizes[p->n_sizes - 1].h;
 	p->transform.crop = CT_CROP_RANDOM;
@@ -141,12 +146,13 @@ static enum ct_status check_classes(const struct ct_config *c, const struct ct_d
 {
 	if (train->n_classes != 1 || train->n_targets > 0)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_DATA,
-			    c->data.name == CT_CFG_DATA_IMAGEFOLDER
-				    ? "add a directory for what is not in this class; if the directories of the classes are one level deeper, set data.dir or data.train to the directory that contains them"
-				    : "add samples of other classes; data.classes sets the number of classes if these samples do not contain all of them",
-			    "%s%s%s has only one class, but a classifier needs at least two",
-			    ct_config_choice(c, "data.name"), c->data.dir[0] ? " in " : "", c->data.dir);
+	return CT_FAIL_HINT(
+		CT_DATA,
+		c->data.name == CT_CFG_DATA_IMAGEFOLDER
+			? "add a directory for what is not in this class; if the directories of the classes are one level deeper, set data.dir or data.train to the directory that contains them"
+			: "add samples of other classes; data.classes sets the number of classes if these samples do not contain all of them",
+		"%s%s%s has only one class, but a classifier needs at least two", ct_config_choice(c, "data.name"),
+		c->data.dir[0] ? " in " : "", c->data.dir);
 }
 
 enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_info *train,
@@ -180,6 +186,7 @@ enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_i
 struct ct_shape ct_plan_input_at(const struct ct_run_plan *p, uint32_t epoch)
 {
 	struct ct_shape s = p->input;
+
 	for (int i = 0; i < p->n_sizes && p->sizes[i].epoch <= epoch; i++) {
 		s.h = p->sizes[i].h;
 		s.w = p->sizes[i].w;
@@ -212,6 +219,7 @@ static enum ct_status same_weights(const struct ct_config *c, const ct_graph *a,
 {
 	for (int i = 0; i < ct_graph_n_params(a); i++) {
 		const struct ct_param *p = ct_graph_param(a, i), *q = ct_graph_param(b, i);
+
 		if (p->n == q->n)
 			continue;
 		return CT_FAIL_HINT(
@@ -228,6 +236,7 @@ static enum ct_status check_size(const struct ct_config *c, const struct ct_data
 {
 	const struct ct_shape *have = &ct_graph_node(g, 0)->shape;
 	ct_graph *other = NULL;
+
 	if (size.h == have->h && size.w == have->w)
 		return CT_OK;
 	CT_TRY(ct_plan_graph(c, train, size, &other));
@@ -249,6 +258,7 @@ enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset
 	const struct ct_int_list *s = &c->data.shape;
 	bool regression = c->data.name == CT_CFG_DATA_SYNTHETIC_REGRESSION;
 	ct_dataset *none = NULL;
+
 	CT_TRY(ct_dataset_open_files(ct_config_choice(c, "data.name"), NULL, 0, &none));
 	*out = *ct_dataset_info(none);
 	ct_dataset_close(none);
@@ -275,6 +285,7 @@ enum ct_status ct_plan_foresee_data(const struct ct_config *c, struct ct_dataset
 static enum ct_status peek(const struct ct_config *c, bool train, struct ct_dataset_info *info)
 {
 	struct ct_dataset_spec spec;
+
 	ct_plan_dataset_spec(c, train, &spec);
 	enum ct_status st = ct_dataset_peek(&spec, info);
 	if (st != CT_NOT_FOUND)
@@ -295,6 +306,7 @@ enum ct_status ct_plan_check_model(const struct ct_config *c)
 	struct ct_dataset_info info, val;
 	struct ct_run_plan p;
 	ct_graph *g = NULL;
+
 	CT_TRY(ct_plan_known_data(c, &info));
 	val = info;
 	if (ct_plan_has_val(c))
@@ -307,6 +319,7 @@ enum ct_status ct_plan_check_model(const struct ct_config *c)
 		st = ct_plan_check_sizes(c, &info, &p, g);
 	if (st == CT_OK && c->launch.pipeline > 1) {
 		int first[CT_MAX_STAGES + 1];
+
 		key = "launch.pipeline";
 		st = ct_graph_cut(g, (int)c->launch.pipeline, first);
 		if (st == CT_CONFIG)

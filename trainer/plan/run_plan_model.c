@@ -4,6 +4,7 @@
 static enum ct_status choose_trained(const struct ct_config *c, ct_graph *g)
 {
 	const struct ct_str_list *freeze = &c->model.freeze, *factors = &c->optim.lr_factors;
+
 	if (freeze->n > 0 && ct_graph_freeze(g, (const char *const *)freeze->v, freeze->n, c->model.freeze_stats) < 0)
 		return ct_error_wrap("model.freeze");
 	if (ct_lr_factors_check((const char *const *)factors->v, factors->n, g) < 0)
@@ -46,6 +47,7 @@ enum ct_status ct_plan_graph(const struct ct_config *c, const struct ct_dataset_
 			     ct_graph **out)
 {
 	struct ct_plan_model model;
+
 	CT_TRY(ct_plan_model(c, train, input, &model));
 	CT_TRY(ct_model_build(&model.spec, out));
 	enum ct_status st = choose_trained(c, *out);

@@ -11,6 +11,7 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
 	struct ct_ranks r = {
 		.local = ct_plan_local_procs(c), .node = (int)c->launch.node_rank, .n_nodes = (int)c->launch.nodes};
 	const char *list = c->launch.procs_list;
+
 	if (r.node >= r.n_nodes)
 		return CT_FAIL(CT_USAGE, "--node-rank %d, but --nodes is %d (node ranks count from 0)", r.node,
 			       r.n_nodes);
@@ -22,6 +23,7 @@ enum ct_status ct_plan_ranks(const struct ct_config *c, struct ct_ranks *out)
 	for (const char *p = list; *p; node++) {
 		char *end;
 		long k = strtol(p, &end, 10);
+
 		if (end == p || k < 1 || k > 4096 || (*end && *end != ',') || (*end && !end[1]))
 			return CT_FAIL(CT_USAGE, "--procs %s: expected positive numbers separated by commas", list);
 		if (node < r.node)
@@ -41,8 +43,10 @@ int *ct_plan_first_ranks(const struct ct_config *c, const struct ct_ranks *r)
 {
 	const char *list = c->launch.procs_list;
 	int *first = CT_NEW_ARRAY(int, (size_t)r->n_nodes + 1);
+
 	for (int k = 0; first && k < r->n_nodes; k++) {
 		char *end = NULL;
+
 		first[k + 1] = first[k] + (list[0] ? (int)strtol(list, &end, 10) : r->local);
 		if (end)
 			list = end + (*end == ',');
@@ -53,6 +57,7 @@ int *ct_plan_first_ranks(const struct ct_config *c, const struct ct_ranks *r)
 enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, struct ct_stages *out)
 {
 	const int n = (int)c->launch.pipeline;
+
 	if (world % n != 0)
 		return CT_FAIL_HINT(CT_CONFIG, "use a multiple, for example --procs with the number of stages",
 				    "launch.pipeline=%d does not divide the %d rank%s of this run", n, world,
@@ -78,6 +83,7 @@ static int loader_share(int cpus)
 static bool loads_slowly(const struct ct_config *c)
 {
 	struct ct_augment augment;
+
 	ct_plan_augment(c, &augment);
 	return ct_plan_is_encoded(c) || ct_augment_is_costly(&augment);
 }

@@ -82,7 +82,8 @@ bool ct__cuda_is_permanent(cudaError_t e);
 /* Fails with an error of posted work that `function` has returned. The message names the work that may have failed. */
 enum ct_status ct__cuda_work_failed(const struct cuda_device *d, cudaError_t e, const char *function);
 /* Calls poll(object) until it returns something other than cudaErrorNotReady. Fails with CT_TIMEOUT after the deadline.
- * function is the name of the CUDA function that poll calls. If a host function has failed, waits for at most 1 s longer and returns its error. */
+ * function is the name of the CUDA function that poll calls. If a host function has failed, waits for at most 1 s
+ * longer and returns its error. */
 enum ct_status ct__cuda_wait(struct cuda_device *d, cudaError_t (*poll)(void *object), void *object,
 			     const char *function, int64_t deadline_ns) CT_MUST_CHECK;
 
@@ -92,8 +93,8 @@ enum ct_status ct__cuda_wait(struct cuda_device *d, cudaError_t (*poll)(void *ob
 void ct__cuda_note(ct_stream *s, const char *what);
 /* Notes that the kernels of the stream before number `posted` have ended. The stream may no longer exist. */
 void ct__cuda_note_done(struct cuda_device *d, const struct cuda_stream *stream, uint64_t posted);
-/* Appends " reports that work has failed, probably one of" and the kernels that may have failed, or nothing if there are
- * none. */
+/* Appends " reports that work has failed, probably one of" and the kernels that may have failed, or nothing if there
+ * are none. */
 void ct__cuda_suspects(const struct cuda_device *d, struct ct_str *out);
 /* Like ct_cuda_check, for a function that posts work to s: the error may be that of work that was posted before. */
 enum ct_status ct__cuda_posted(const ct_stream *s, cudaError_t e, const char *function) CT_MUST_CHECK;

@@ -1,6 +1,6 @@
-/* The names of the kernels that were posted and may still run. CUDA returns an error of posted work from some later call,
- * without the name of the kernel, so a message can only list what may have failed. Work that was posted before a wait
- * that succeeded has not. Copies and fills, whose arguments CUDA checks when they are posted, are not noted. */
+/* The names of the kernels that were posted and may still run. CUDA returns an error of posted work from some later
+ * call, without the name of the kernel, so a message can only list what may have failed. Work that was posted before a
+ * wait that succeeded has not. Copies and fills, whose arguments CUDA checks when they are posted, are not noted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -90,8 +90,8 @@ void ct__cuda_event_destroy(ct_event *base)
 	ct_free(e);
 }
 
-/* In a capture, cudaEventRecord makes an event that only orders work of the capture. The external flag makes a node of the graph that
- * records the event at each launch. */
+/* In a capture, cudaEventRecord makes an event that only orders work of the capture. The external flag makes a node of
+ * the graph that records the event at each launch. */
 enum ct_status ct__cuda_event_record(ct_event *base, ct_stream *s)
 {
 	struct cuda_event *e = (struct cuda_event *)base;

@@ -104,7 +104,7 @@ static enum ct_status name_sockets(struct comm_gloo *g)
 	enum ct_status st;
 
 	CT_TRY_ALLOC(mine = CT_NEW_ARRAY(uint16_t, one));
-	if (!(all = CT_NEW_ARRAY(uint16_t, one * (size_t)size))) {
+	if (!(all = CT_NEW_ARRAY(uint16_t, one *(size_t)size))) {
 		st = CT_NOMEM;
 		goto done;
 	}
@@ -117,8 +117,8 @@ done:
 	return st;
 }
 
-/* The environment variable by which PyTorch chooses the interface, if dist.iface is not set. PyTorch accepts a list, and
- * uses several connections; the first interface is used here. */
+/* The environment variable by which PyTorch chooses the interface, if dist.iface is not set. PyTorch accepts a list,
+ * and uses several connections; the first interface is used here. */
 static enum ct_status choose_address(const ct_comm *c, char buf[CT_ADDR_LEN])
 {
 	static const char key[] = "GLOO_SOCKET_IFNAME";

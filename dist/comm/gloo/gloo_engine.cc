@@ -65,7 +65,8 @@ milliseconds to_ms(int64_t ns)
 	return milliseconds(ms < 1 ? 1 : ms > longest ? longest : ms);
 }
 
-/* A failure of one of our functions, which passes through gloo as an exception; the thread's error chain explains it. */
+/* A failure of one of our functions, which passes through gloo as an exception; the thread's error chain explains it.
+ */
 struct ChainError : std::runtime_error {
 	using std::runtime_error::runtime_error;
 };
@@ -134,7 +135,8 @@ uint16_t port_of(const tcp::Address &a)
 					     : reinterpret_cast<const sockaddr_in &>(s).sin_port);
 }
 
-/* Compares without the ports, like gloo: of two ranks with different addresses, the one with the lower address listens. */
+/* Compares without the ports, like gloo: of two ranks with different addresses, the one with the lower address listens.
+ */
 int compare_hosts(const tcp::Address &a, const tcp::Address &b)
 {
 	const sockaddr_storage &s = a.getSockaddr(), &t = b.getSockaddr();
@@ -181,11 +183,12 @@ public:
 	}
 
 #ifdef CT_GLOO_STORE_BY_REFERENCE
-	/* Connects all ranks, like connectFullMesh, but listens on ports of a range if the peer has another address. gloo
-	 * cannot bind to a port, so the listening sockets of its pairs are replaced. */
+	/* Connects all ranks, like connectFullMesh, but listens on ports of a range if the peer has another address.
+	 * gloo cannot bind to a port, so the listening sockets of its pairs are replaced. */
 	void connect_in_range(Store &store, const std::shared_ptr<tcp::Device> &device, const ct_gloo_opts *o)
 	{
 		auto transport = device->createContext(rank, size);
+
 		std::vector<char> all;
 		tcp::Address own;
 
@@ -292,7 +295,7 @@ struct ct_gloo_engine {
 	std::shared_ptr<gloo::transport::Device> device;
 	std::shared_ptr<Context> context;
 	std::vector<char> scratch;
-	std::vector<char> vectors; /* of all ranks, for exchanges */
+	std::vector<char> vectors;                                /* of all ranks, for exchanges */
 	std::unique_ptr<gloo::transport::UnboundBuffer> exchange; /* refers to `vectors`; not set with many ranks */
 };
 

@@ -1,7 +1,7 @@
 /* A C interface to gloo: one context over TCP, with blocking collectives. It is implemented in gloo_engine.cc, the only
  * C++ file of the project, which is built as the shared object ctrain_gloo.so and loaded when the first engine is
- * opened (base/process/module.h). The functions throw no exceptions. They are not thread safe, except that ct__gloo_start may
- * run at the same time as ct__gloo_run. After a failure the engine can only be closed. */
+ * opened (base/process/module.h). The functions throw no exceptions. They are not thread safe, except that
+ * ct__gloo_start may run at the same time as ct__gloo_run. After a failure the engine can only be closed. */
 #ifndef CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 #define CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 
@@ -20,10 +20,10 @@ struct ct_gloo_opts {
 	int rank, size;
 	const char *addr; /* numeric local address to bind to */
 	ct_store *store;
-	const char *prefix; /* prefix of the keys in the store */
+	const char *prefix;         /* prefix of the keys in the store */
 	struct ct_port_range ports; /* for connections from other addresses */
-	int64_t connect_ns; /* how long to wait for connections to all ranks */
-	int64_t timeout_ns; /* timeout of one operation */
+	int64_t connect_ns;         /* how long to wait for connections to all ranks */
+	int64_t timeout_ns;         /* timeout of one operation */
 };
 
 /* An operation. Its tag must be the same on all ranks, and different operations must have different tags: messages with

@@ -1,4 +1,5 @@
-/* Messages that are started together. The short ones between ranks of a host go through rings, the others through MPI. */
+/* Messages that are started together. The short ones between ranks of a host go through rings, the others through MPI.
+ */
 #ifndef CT_DIST_COMM_MPI_EXCHANGE_H
 #define CT_DIST_COMM_MPI_EXCHANGE_H
 
@@ -20,8 +21,8 @@ enum ct_status ct__mpi_exchange_take(struct ct_mpi_exchanges *all, size_t max,
 void ct__mpi_exchange_put(struct ct_mpi_exchange *x);
 /* Returns whether a message goes through a ring. */
 bool ct__mpi_exchange_in_ring(const struct ct_mpi_exchanges *all, int peer, size_t bytes);
-/* Starts n messages, and then does the same as ct__mpi_exchange_test. Changes the order of m. The exchange must be empty
- * or done. Parameters and errors are as in ct_mpi_module.start. */
+/* Starts n messages, and then does the same as ct__mpi_exchange_test. Changes the order of m. The exchange must be
+ * empty or done. Parameters and errors are as in ct_mpi_module.start. */
 enum ct_status ct__mpi_exchange_start(struct ct_mpi_exchange *x, enum ct_mpi_channel channel, int tag,
 				      struct ct_mpi_message *m, size_t n, int polls) CT_MUST_CHECK;
 /* Returns CT_OK if all messages are done, else CT_INPROGRESS after `polls` attempts. */

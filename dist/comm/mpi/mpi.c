@@ -1,10 +1,10 @@
-/* The mpi communicator. It has no thread: posting an operation starts its messages, and test, progress and wait continue
- * it. If all ranks post a small collective at the same time, it is done when post returns. MPI itself makes progress only
- * during its calls, so a thread would have to compete with the computation for a CPU. All waiting is polling with a
- * deadline, of MPI_Testall, and of rings (rings.h) for short messages on one host: an MPI call that waits would never
- * return if a rank is lost. Tags contain a digest of the operation, so that messages of different operations never match,
- * and diagnose_impl.h finds out which rank issued another operation. After a failure, MPI is not used any more, and
- * MPI_Finalize is not called: it would wait for ranks that have ended. */
+/* The mpi communicator. It has no thread: posting an operation starts its messages, and test, progress and wait
+ * continue it. If all ranks post a small collective at the same time, it is done when post returns. MPI itself makes
+ * progress only during its calls, so a thread would have to compete with the computation for a CPU. All waiting is
+ * polling with a deadline, of MPI_Testall, and of rings (rings.h) for short messages on one host: an MPI call that
+ * waits would never return if a rank is lost. Tags contain a digest of the operation, so that messages of different
+ * operations never match, and diagnose_impl.h finds out which rank issued another operation. After a failure, MPI is
+ * not used any more, and MPI_Finalize is not called: it would wait for ranks that have ended. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -33,8 +33,8 @@
  * until the receive is posted, so that a sender cannot send many messages that have not been received, and notices that
  * the receiver is late. Rings have a similar limit (CT_RING_LIMIT). */
 #define SENDS_PER_WAIT 32
-/* After this many calls that post or continue operations, MPI is called once, so that it makes progress even if only rings
- * are in use. */
+/* After this many calls that post or continue operations, MPI is called once, so that it makes progress even if only
+ * rings are in use. */
 #define CALLS_PER_PROGRESS 64
 #define YIELD_NS (2 * CT_MS)
 #define SLEEP_NS (100 * 1000)
@@ -218,7 +218,8 @@ static void set_done(ct_work *w, int64_t now_ns)
 	atomic_store_explicit(&w->status, CT_OK, memory_order_release);
 }
 
-/* Ends the collectives of which all pieces are finished. now_ns: the time, or 0 if the caller has not read the clock. */
+/* Ends the collectives of which all pieces are finished. now_ns: the time, or 0 if the caller has not read the clock.
+ */
 static void end_collectives(struct comm_mpi *m, int64_t now_ns)
 {
 	while (m->head && m->head->scratch[FINISHED] == m->head->scratch[N_PIECES]) {
@@ -248,7 +249,8 @@ static enum ct_status advance_collectives(struct comm_mpi *m, int calls, bool *m
 	return CT_OK;
 }
 
-/* The operation is recorded after its messages have been started, because this takes about as long as a short message. */
+/* The operation is recorded after its messages have been started, because this takes about as long as a short message.
+ */
 static enum ct_status post_collective(struct comm_mpi *m, ct_work *w)
 {
 	enum ct_status st;

@@ -1,10 +1,10 @@
 /* An interface to MPI: messages between the ranks of MPI_COMM_WORLD. The implementations of MPI have different ABIs.
- * Therefore mpi_engine.c and mpi_process.c, the only files that include mpi.h, are compiled once for each of them, as the
- * shared objects ctrain_mpi_openmpi.so and ctrain_mpi_mpich.so. One of them is loaded when the first engine is opened
- * (base/process/module.h). No function but `open` blocks. MPI is initialized once in a process. It is finalized when the program
- * exits, unless an engine has failed or is still open: MPI_Finalize would wait for ranks that have ended. Engines may be
- * used by different threads at the same time; one engine, by one thread. While the second engine is opened, no other
- * thread may use the first one. */
+ * Therefore mpi_engine.c and mpi_process.c, the only files that include mpi.h, are compiled once for each of them, as
+ * the shared objects ctrain_mpi_openmpi.so and ctrain_mpi_mpich.so. One of them is loaded when the first engine is
+ * opened (base/process/module.h). No function but `open` blocks. MPI is initialized once in a process. It is finalized
+ * when the program exits, unless an engine has failed or is still open: MPI_Finalize would wait for ranks that have
+ * ended. Engines may be used by different threads at the same time; one engine, by one thread. While the second engine
+ * is opened, no other thread may use the first one. */
 #ifndef CT_DIST_COMM_MPI_MPI_ENGINE_H
 #define CT_DIST_COMM_MPI_MPI_ENGINE_H
 
@@ -57,8 +57,8 @@ struct ct_mpi_module {
 	 * Fails with CT_MISMATCH if a message does not have the size that its receiver expects, and with CT_COMM if MPI
 	 * reports an error. */
 	enum ct_status (*test)(struct ct_mpi_batch *b, int polls);
-	/* Continues sends that MPI reports as done although it has not passed all of their data on. Call it while waiting
-	 * for something other than a batch. */
+	/* Continues sends that MPI reports as done although it has not passed all of their data on. Call it while
+	 * waiting for something other than a batch. */
 	void (*progress)(struct ct_mpi_engine *e);
 };
 extern const struct ct_mpi_module ct_mpi_module;

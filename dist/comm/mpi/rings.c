@@ -103,6 +103,7 @@ static struct member *members_of(const struct ct_rings *r)
 static size_t segment_bytes(int n)
 {
 	_Static_assert(sizeof(struct ct_segment_head) <= LINE, "the members come after the head");
+
 	return LINE + (size_t)n * sizeof(struct member) + (size_t)n * (size_t)n * sizeof(struct ring);
 }
 
@@ -151,8 +152,8 @@ static enum ct_status get(const struct host *h, const char *key, int q, int64_t 
 	return CT_OK;
 }
 
-/* Sets *yes to whether this rank can share memory. Fails if another rank is late or lost. If this process cannot see the
- * owner of the segment, it looks as if the owner had ended. If it has in fact ended, `agree` fails. */
+/* Sets *yes to whether this rank can share memory. Fails if another rank is late or lost. If this process cannot see
+ * the owner of the segment, it looks as if the owner had ended. If it has in fact ended, `agree` fails. */
 static enum ct_status share(const struct host *h, struct ct_rings *r, bool *yes)
 {
 	const bool owner = h->first == h->comm->rank;
@@ -355,8 +356,8 @@ static enum ct_status receive(struct peer *p)
 	return CT_OK;
 }
 
-/* A limited message that must wait does not delay the others, for example those of a collective, but all limited ones after
- * it: the order of messages with the same key must not change. */
+/* A limited message that must wait does not delay the others, for example those of a collective, but all limited ones
+ * after it: the order of messages with the same key must not change. */
 static void send_waiting(struct peer *p)
 {
 	struct ct_ring_request **link = &p->sends, *q;

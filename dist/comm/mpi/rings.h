@@ -6,7 +6,8 @@
  *
  * A receive matches the first message with its key. If the next message in the ring has another key, it is copied to
  * private memory, where it waits for its receive. If all slots are full, a send waits until the receiver makes progress
- * on a receive from this rank. Only `open` blocks. All functions are called by the thread that uses the communicator. */
+ * on a receive from this rank. Only `open` blocks. All functions are called by the thread that uses the communicator.
+ */
 #ifndef CT_DIST_COMM_MPI_RINGS_H
 #define CT_DIST_COMM_MPI_RINGS_H
 
@@ -14,8 +15,8 @@
 
 /* The longest message in bytes. */
 #define CT_RING_MESSAGE_MAX ((size_t)8192)
-/* Messages that fit into a ring. If the receiver makes no progress, a sender has to wait after this many messages, and so
- * it notices. */
+/* Messages that fit into a ring. If the receiver makes no progress, a sender has to wait after this many messages, and
+ * so it notices. */
 #define CT_RING_SLOTS 4
 /* The number of limited messages to a peer that may be sent before they are received. */
 #define CT_RING_LIMIT 64
@@ -32,16 +33,17 @@ struct ct_ring_request {
 	bool limited; /* only for a send: it counts towards CT_RING_LIMIT */
 };
 
-/* Opens the rings of this host. *out is NULL if they are not available: this rank is alone on its host, or there are more
- * than 32 ranks on it, or they cannot share memory. All ranks of the host get the same answer. Fails with CT_TIMEOUT if
- * another rank has not called this function within limit_ns, and with CT_PEER_LOST if the run has failed. Borrows c. */
+/* Opens the rings of this host. *out is NULL if they are not available: this rank is alone on its host, or there are
+ * more than 32 ranks on it, or they cannot share memory. All ranks of the host get the same answer. Fails with
+ * CT_TIMEOUT if another rank has not called this function within limit_ns, and with CT_PEER_LOST if the run has failed.
+ * Borrows c. */
 enum ct_status ct__rings_open(ct_comm *c, int64_t limit_ns, struct ct_rings **out) CT_MUST_CHECK;
 /* Messages that are not done are lost. NULL is allowed. */
 void ct__rings_close(struct ct_rings *r);
 /* Returns whether there are rings to and from a peer. r may be NULL. */
 bool ct__rings_reach(const struct ct_rings *r, int peer);
-/* Returns whether there are more ranks than CPUs on this host. If r is NULL, affinities and quotas of other ranks are not
- * known. */
+/* Returns whether there are more ranks than CPUs on this host. If r is NULL, affinities and quotas of other ranks are
+ * not known. */
 bool ct__rings_crowded(const struct ct_rings *r, ct_comm *c);
 /* Starts a message of at most CT_RING_MESSAGE_MAX bytes. Sets `done` if it is done already. A send is done when the
  * message is in a slot. q and its buffer must stay valid until it is done, or the rings are closed. Fails with

@@ -1,5 +1,6 @@
-/* How collectives are made of messages. A collective is cut into pieces, which bounds the memory that reductions need. A
- * piece has one or two phases. In a phase, every rank exchanges at most one message per direction with every other rank.
+/* How collectives are made of messages. A collective is cut into pieces, which bounds the memory that reductions need.
+ * A piece has one or two phases. In a phase, every rank exchanges at most one message per direction with every other
+ * rank.
  *
  * operation       phase 1                                   phase 2
  *   allreduce     slice q of my vector to rank q; reduce    my slice of the result to all
@@ -14,8 +15,8 @@
  *   barrier       an empty message to all
  *
  * Reductions are computed here and not by MPI: elementwise in the order of ranks, like those of shm. So the results are
- * bitwise identical on all ranks, in every run, with every implementation of MPI, and on shm. The functions have no side
- * effects except on the buffers. */
+ * bitwise identical on all ranks, in every run, with every implementation of MPI, and on shm. The functions have no
+ * side effects except on the buffers. */
 #ifndef CT_DIST_COMM_MPI_SCHEDULE_H
 #define CT_DIST_COMM_MPI_SCHEDULE_H
 

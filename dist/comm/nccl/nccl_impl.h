@@ -1,13 +1,13 @@
 /* The communicator "nccl", in the module libctrain_cuda.so.
  *
  * Operations that are posted without a stream run on a stream of the communicator, in the order of posting. The caller
- * may pass device memory, or host memory, which is copied through pinned memory (stage.c). Collectives that are posted to
- * a stream run there directly, and can be captured.
+ * may pass device memory, or host memory, which is copied through pinned memory (stage.c). Collectives that are posted
+ * to a stream run there directly, and can be captured.
  *
- * NCCL's communicator is nonblocking: no call waits for other ranks. Every wait polls, with a deadline, the event of the
- * operation, the errors of NCCL, and what the store knows about the other ranks (health.c). ncclCommAbort, which may take
- * long, is called by a separate thread. It makes NCCL's kernels end, so a wait of the host must fail although the work of
- * the stream is done: the communicator registers a check with the device (ct_device_add_check). */
+ * NCCL's communicator is nonblocking: no call waits for other ranks. Every wait polls, with a deadline, the event of
+ * the operation, the errors of NCCL, and what the store knows about the other ranks (health.c). ncclCommAbort, which
+ * may take long, is called by a separate thread. It makes NCCL's kernels end, so a wait of the host must fail although
+ * the work of the stream is done: the communicator registers a check with the device (ct_device_add_check). */
 #ifndef CT_DIST_COMM_NCCL_NCCL_IMPL_H
 #define CT_DIST_COMM_NCCL_NCCL_IMPL_H
 
@@ -22,8 +22,8 @@ extern const struct ct_comm_ops ct__comm_ops_nccl;
 /* Indexes of ct_work.scratch. */
 enum { NCCL_FLIGHT };
 
-/* What an operation needs while it is under way: an event, and memory through which host buffers are copied. Flights are
- * used again. */
+/* What an operation needs while it is under way: an event, and memory through which host buffers are copied. Flights
+ * are used again. */
 struct nccl_flight {
 	struct nccl_flight *next;
 	bool used;

@@ -1,5 +1,5 @@
-/* What the module libctrain_cuda.so exports for the communicator "nccl". The module does not depend on libnccl, which it
- * opens when it is needed, so that GPUs can be used without it. */
+/* What the module libctrain_cuda.so exports for the communicator "nccl". The module does not depend on libnccl, which
+ * it opens when it is needed, so that GPUs can be used without it. */
 #ifndef CT_DIST_COMM_NCCL_NCCL_MODULE_H
 #define CT_DIST_COMM_NCCL_NCCL_MODULE_H
 
@@ -9,8 +9,8 @@
 struct ct_nccl_module {
 	struct ct_module_head head;
 	const struct ct_comm_ops *ops;
-	/* Opens libnccl.so.2, and writes its name and version. Returns CT_UNSUPPORTED, with the reason, if it is missing
-	 * or too old. */
+	/* Opens libnccl.so.2, and writes its name and version. Returns CT_UNSUPPORTED, with the reason, if it is
+	 * missing or too old. */
 	enum ct_status (*available)(char *note, size_t len);
 };
 

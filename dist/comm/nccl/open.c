@@ -1,5 +1,5 @@
-/* The ranks exchange NCCL's unique id through the store, check that they have the same version of NCCL, and compare their
- * settings of NCCL. The store also knows which ranks have begun to connect, and which have finished, because NCCL
+/* The ranks exchange NCCL's unique id through the store, check that they have the same version of NCCL, and compare
+ * their settings of NCCL. The store also knows which ranks have begun to connect, and which have finished, because NCCL
  * does not report it. */
 #include <signal.h>
 #include <stdio.h>
@@ -189,8 +189,8 @@ static ncclResult_t init(struct comm_nccl *n, ncclUniqueId id)
 	return r;
 }
 
-/* NCCL uses the interfaces for its own connections. It understands names and ^, but no networks. The user's setting takes
- * precedence. */
+/* NCCL uses the interfaces for its own connections. It understands names and ^, but no networks. The user's setting
+ * takes precedence. */
 static enum ct_status use_interfaces(const char *selection)
 {
 	struct ct_str names = {0};
@@ -224,7 +224,8 @@ static enum ct_status mark(const ct_comm *c, const char *what)
 }
 
 /* Counts and names the ranks that have not come as far as `what`. */
-static enum ct_status find_missing(const ct_comm *c, const char *what, int64_t deadline_ns, struct ct_str *names, int *n)
+static enum ct_status find_missing(const ct_comm *c, const char *what, int64_t deadline_ns, struct ct_str *names,
+				   int *n)
 {
 	char key[160], who[128];
 	int64_t count;
@@ -278,7 +279,8 @@ static enum ct_status has_not_connected(const ct_comm *c)
 	} else {
 		(void)CT_FAIL_HINT(CT_TIMEOUT, e.hint, "%s; %s", e.message, ct_str_text(&text));
 		if (begun)
-			ct_error_hint("NCCL_DEBUG=INFO shows what NCCL does; check dist.iface and the firewalls of the hosts");
+			ct_error_hint(
+				"NCCL_DEBUG=INFO shows what NCCL does; check dist.iface and the firewalls of the hosts");
 	}
 	ct_str_release(&text);
 	return CT_TIMEOUT;

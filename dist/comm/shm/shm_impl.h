@@ -1,8 +1,8 @@
 /* The shared-memory communicator: the contents of the shared segment, and the private state of each rank.
  *
- * Rank 0 creates a segment for each communicator (segment_impl.h). All ranks compute the same layout, so no pointers are
- * stored in the segment. The counters in the segment only increase. Each counter has one writer, except for the tickets
- * of shm_share. A rank publishes a counter with release ordering; the others read it with acquire ordering.
+ * Rank 0 creates a segment for each communicator (segment_impl.h). All ranks compute the same layout, so no pointers
+ * are stored in the segment. The counters in the segment only increase. Each counter has one writer, except for the
+ * tickets of shm_share. A rank publishes a counter with release ordering; the others read it with acquire ordering.
  *
  * The collectives of a communicator have the same numbers on all ranks. Each rank describes collective s in its slot s
  * % SHM_RING. When all ranks have posted the collective, their descriptions are compared, and all ranks use the same

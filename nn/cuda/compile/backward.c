@@ -1,5 +1,5 @@
-/* The backward pass visits the groups from last to first. A task that writes a part of the gradient of a value passes it on with
- * ct__cuda_give_gradient. */
+/* The backward pass visits the groups from last to first. A task that writes a part of the gradient of a value passes
+ * it on with ct__cuda_give_gradient. */
 #include "nn/cuda/compile/compile.h"
 
 static enum ct_status slice_done(struct cuda_program *p, int id, int param)

@@ -24,26 +24,27 @@ enum ct_status ct__cuda_backward_layer(struct cuda_program *p, const struct cuda
 enum ct_status ct__cuda_forward_norm(struct cuda_program *p, const struct cuda_group *g) CT_MUST_CHECK;
 enum ct_status ct__cuda_backward_norm(struct cuda_program *p, const struct cuda_group *g) CT_MUST_CHECK;
 /* Appends the task d = dy where the ReLU `node` passes its input, else 0 (backward.c). */
-enum ct_status ct__cuda_relu_backward(struct cuda_program *p, int node, const struct cuda_gradient *dy, int d) CT_MUST_CHECK;
+enum ct_status ct__cuda_relu_backward(struct cuda_program *p, int node, const struct cuda_gradient *dy,
+				      int d) CT_MUST_CHECK;
 
 /* stage.c: append the tasks of CT_OP_OUTPUT, and the task that gives the gradient of the input to the caller. */
 enum ct_status ct__cuda_forward_output(struct cuda_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct__cuda_backward_output(struct cuda_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct__cuda_backward_input(struct cuda_program *p) CT_MUST_CHECK;
 /* Appends a task that copies an array of the caller to a buffer, or a buffer to such an array. */
-enum ct_status ct__cuda_copy_task(struct cuda_program *p, int id, enum cuda_kind kind, enum cuda_array array, size_t row_bytes,
-				  int buffer) CT_MUST_CHECK;
+enum ct_status ct__cuda_copy_task(struct cuda_program *p, int id, enum cuda_kind kind, enum cuda_array array,
+				  size_t row_bytes, int buffer) CT_MUST_CHECK;
 
 /* A convolution or linear layer in one direction. */
 struct cuda_conv {
 	int node;
 	enum ct__cudnn_conv direction;
 	int x, y; /* buffers */
-	/* A buffer, or CUDA_NONE, which stands for the parameter itself (forward and data) or for its gradient (filter), which must have
-	 * the type of activations: ct__cuda_refer_weight_grad. */
+	/* A buffer, or CUDA_NONE, which stands for the parameter itself (forward and data) or for its gradient
+	 * (filter), which must have the type of activations: ct__cuda_refer_weight_grad. */
 	int w;
-	/* Forward only: y = relu(conv + residual + bias) in one plan. The bias has the type of activations. The bias CUDA_NONE stands for
-	 * the parameter, the residual CUDA_NONE for none. */
+	/* Forward only: y = relu(conv + residual + bias) in one plan. The bias has the type of activations. The bias
+	 * CUDA_NONE stands for the parameter, the residual CUDA_NONE for none. */
 	bool has_bias, relu;
 	int bias, residual;
 };
@@ -63,20 +64,22 @@ size_t ct__cuda_value_rows(const struct cuda_program *p, const struct cuda_value
 enum ct_status ct__cuda_partial_sums(struct cuda_program *p, const struct cuda_value *v, int *buffer) CT_MUST_CHECK;
 /* The address of a parameter in the arena, in fp32. */
 float *ct__cuda_param(const struct cuda_program *p, int param);
-/* Gets a buffer for the value of `node`, which is computed element by element from the value of `in`: the buffer of `in` if nothing else
- * needs its value, or else a new one. */
+/* Gets a buffer for the value of `node`, which is computed element by element from the value of `in`: the buffer of
+ * `in` if nothing else needs its value, or else a new one. */
 enum ct_status ct__cuda_own_value(struct cuda_program *p, int node, int in) CT_MUST_CHECK;
 enum ct_status ct__cuda_new_value(struct cuda_program *p, int node) CT_MUST_CHECK;
-/* No gradient is needed for the input of the graph, unless the net has input_gradient, and for values that depend only on
- * frozen parameters. */
+/* No gradient is needed for the input of the graph, unless the net has input_gradient, and for values that depend only
+ * on frozen parameters. */
 bool ct__cuda_needs_gradient(const struct cuda_program *p, int node);
-/* A new buffer for a part of the gradient of `node`, which is large enough for the gradient of every value of this shape. */
+/* A new buffer for a part of the gradient of `node`, which is large enough for the gradient of every value of this
+ * shape. */
 enum ct_status ct__cuda_new_gradient(struct cuda_program *p, int node, int *buffer) CT_MUST_CHECK;
-/* Gets a buffer for the gradient that the tasks of v compute element by element from v's own gradient: one of v's own buffers if it may be
- * overwritten, or else a new one. */
+/* Gets a buffer for the gradient that the tasks of v compute element by element from v's own gradient: one of v's own
+ * buffers if it may be overwritten, or else a new one. */
 enum ct_status ct__cuda_own_gradient(struct cuda_program *p, struct cuda_value *v, int *buffer) CT_MUST_CHECK;
-/* The tasks of `user` have written a part of the gradient of `node` to `buffer`. It becomes the gradient, or is added to it. shared: the
- * buffer is also the gradient of another value. */
-enum ct_status ct__cuda_give_gradient(struct cuda_program *p, int user, int node, int buffer, bool shared) CT_MUST_CHECK;
+/* The tasks of `user` have written a part of the gradient of `node` to `buffer`. It becomes the gradient, or is added
+ * to it. shared: the buffer is also the gradient of another value. */
+enum ct_status ct__cuda_give_gradient(struct cuda_program *p, int user, int node, int buffer,
+				      bool shared) CT_MUST_CHECK;
 
 #endif

@@ -17,8 +17,9 @@ static struct ct__cudnn_filter filter_of(const struct cuda_program *p)
 /* The ids of the tensors of a graph, in the order in which they are added. */
 enum { TENSOR_X = 1, TENSOR_W, TENSOR_Y, TENSOR_BIAS };
 
-/* y = relu(conv(x, w) + residual + bias) without what c does not have. cuDNN has precompiled engines if the values between the operations
- * are virtual fp32 tensors, the bias has the type of y, and the bias is added after the residual. */
+/* y = relu(conv(x, w) + residual + bias) without what c does not have. cuDNN has precompiled engines if the values
+ * between the operations are virtual fp32 tensors, the bias has the type of y, and the bias is added after the
+ * residual. */
 static void add_fused(ct__cudnn_graph *g, const struct cuda_conv *c, const int64_t dims[4], enum ct_dtype type,
 		      const struct ct_window *win)
 {

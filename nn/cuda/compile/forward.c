@@ -82,7 +82,9 @@ static enum ct_status forward_map(struct cuda_program *p, const struct cuda_grou
 
 	CT_TRY(ct__cuda_own_value(p, g->last, in[0]));
 	CT_TRY(ct__cuda_task(p, g->last, CUDA_MAP, &t));
-	t->map = (struct ct__k_map_args){.op = !add ? CT__K_RELU : relu ? CT__K_ADD_RELU : CT__K_ADD,
+	t->map = (struct ct__k_map_args){.op = !add   ? CT__K_RELU
+					       : relu ? CT__K_ADD_RELU
+						      : CT__K_ADD,
 					 .n = ct__cuda_value_elems(p, v),
 					 .type = p->type};
 	CT_TRY(ct__cuda_refer(p, &t->map.a, ct__cuda_value(p, in[0])->buffer));

@@ -3,8 +3,8 @@
  *     training     norm [+ sum] [+ ReLU]    layer + ReLU            sum + ReLU
  *     evaluation   norm [+ sum] [+ ReLU]    layer [+ norm] [+ sum] [+ ReLU]    sum + ReLU
  *
- * A node joins a group only if it is the only user of the value before it. In evaluation, the norm after a layer is folded into the
- * weights of the layer (kernels/fold.cu). */
+ * A node joins a group only if it is the only user of the value before it. In evaluation, the norm after a layer is
+ * folded into the weights of the layer (kernels/fold.cu). */
 #include "nn/cuda/compile/compile.h"
 
 /* Nodes that keep the layout in memory of their first input. */

@@ -1,9 +1,9 @@
-/* Convolutions and linear layers with what is computed with them: bias and ReLU, and in evaluation the norm that is folded into the
- * weights. */
+/* Convolutions and linear layers with what is computed with them: bias and ReLU, and in evaluation the norm that is
+ * folded into the weights. */
 #include "nn/cuda/compile/compile.h"
 
-/* w' = w * gamma / sqrt(var + eps), b' = beta + (b - mean) * gamma / sqrt(var + eps). The results stay in memory from batch to batch; they
- * are computed again when parameters or running statistics have changed (run/run.c). */
+/* w' = w * gamma / sqrt(var + eps), b' = beta + (b - mean) * gamma / sqrt(var + eps). The results stay in memory from
+ * batch to batch; they are computed again when parameters or running statistics have changed (run/run.c). */
 static enum ct_status fold_norm(struct cuda_program *p, const struct cuda_group *g, enum ct_dtype bias_type, int *w,
 				int *bias)
 {
@@ -46,8 +46,8 @@ static enum ct_status add_bias(struct cuda_program *p, const struct cuda_group *
 	struct cuda_task *t;
 
 	CT_TRY(ct__cuda_task(p, g->layer, CUDA_BIAS, &t));
-	t->bias = (struct ct__k_bias_args){
-		.rows = ct__cuda_value_rows(p, v), .cp = v->cp, .relu = relu, .type = p->type};
+	t->bias =
+		(struct ct__k_bias_args){.rows = ct__cuda_value_rows(p, v), .cp = v->cp, .relu = relu, .type = p->type};
 	CT_TRY(ct__cuda_refer(p, &t->bias.x, c->y));
 	CT_TRY(ct__cuda_refer(p, &t->bias.y, c->y));
 	if (c->bias != CUDA_NONE)
@@ -67,7 +67,9 @@ static enum ct_status add_epilogue(struct cuda_program *p, const struct cuda_gro
 	if (!add && (c->has_bias || !c->relu))
 		return CT_OK;
 	CT_TRY(ct__cuda_task(p, g->layer, CUDA_MAP, &t));
-	t->map = (struct ct__k_map_args){.op = !add ? CT__K_RELU : c->relu ? CT__K_ADD_RELU : CT__K_ADD,
+	t->map = (struct ct__k_map_args){.op = !add      ? CT__K_RELU
+					       : c->relu ? CT__K_ADD_RELU
+							 : CT__K_ADD,
 					 .n = ct__cuda_value_elems(p, &p->values[g->last]),
 					 .type = p->type};
 	CT_TRY(ct__cuda_refer(p, &t->map.a, c->y));
@@ -177,8 +179,8 @@ static enum ct_status weight_gradient(struct cuda_program *p, const struct cuda_
 	return ct__cuda_refer_grad(p, &t->convert.y, param);
 }
 
-/* The gradient before the ReLU, and that of the bias, if it is trained. Both come from one pass if the layer has a bias; per element of y, this reads dy and
- * y and writes d, and the convolutions after it read only d. */
+/* The gradient before the ReLU, and that of the bias, if it is trained. Both come from one pass if the layer has a
+ * bias; per element of y, this reads dy and y and writes d, and the convolutions after it read only d. */
 static enum ct_status epilogue_gradient(struct cuda_program *p, const struct cuda_group *g, int *d)
 {
 	struct cuda_value *v = &p->values[g->last];
@@ -194,8 +196,8 @@ static enum ct_status epilogue_gradient(struct cuda_program *p, const struct cud
 		return g->relu == CUDA_NONE ? CT_OK : ct__cuda_relu_backward(p, g->last, &dy, *d);
 	CT_TRY(ct__cuda_partial_sums(p, v, &partial));
 	CT_TRY(ct__cuda_task(p, g->layer, CUDA_BIAS_BACKWARD, &t));
-	t->bias_backward = (struct ct__k_bias_backward_args){
-		.rows = ct__cuda_value_rows(p, v), .cp = v->cp, .type = p->type};
+	t->bias_backward =
+		(struct ct__k_bias_backward_args){.rows = ct__cuda_value_rows(p, v), .cp = v->cp, .type = p->type};
 	CT_TRY(ct__cuda_refer(p, &t->bias_backward.dy, dy.buffer));
 	CT_TRY(ct__cuda_refer(p, &t->bias_backward.partial, partial));
 	if (dy.second != CUDA_NONE)

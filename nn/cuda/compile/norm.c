@@ -1,15 +1,16 @@
 /* Batch norm, with the sum and the ReLU that are computed with it: y = relu(norm(x) + residual).
  *
- * Traffic in passes over a value of the group's size, of the kernels alone. Forward: the statistics read x; then x and the residual are
- * read and y is written. Backward, where A and B are the gradients from two users:
+ * Traffic in passes over a value of the group's size, of the kernels alone. Forward: the statistics read x; then x and
+ * the residual are read and y is written. Backward, where A and B are the gradients from two users:
  *
- *     norm, ReLU               sums read dy, x; data reads dy, x, writes dx                5 (unfused: 8; with two gradients 11)
- *     norm, ReLU, A + B        sums read A, B, x, write d; data reads d, x, writes dx      7
- *     norm, sum, ReLU, A + B   sums read A, B, y, x, write d; data reads d, x, writes dx   8 (unfused: 11)
+ *     norm, ReLU               sums read dy, x; data reads dy, x, writes dx                5 (unfused: 8; with two
+ * gradients 11) norm, ReLU, A + B        sums read A, B, x, write d; data reads d, x, writes dx      7 norm, sum, ReLU,
+ * A + B   sums read A, B, y, x, write d; data reads d, x, writes dx   8 (unfused: 11)
  *
- * d is the gradient before the ReLU, and with a sum also the gradient of the residual, which therefore costs nothing more. The mask of the
- * ReLU comes from y after a sum. Without a sum, it is computed again from x, which the kernels read anyway. If the data kernel added and
- * masked the gradients again instead of reading d, a block with a sum would need 10 passes, and 11 if a separate kernel added A and B. */
+ * d is the gradient before the ReLU, and with a sum also the gradient of the residual, which therefore costs nothing
+ * more. The mask of the ReLU comes from y after a sum. Without a sum, it is computed again from x, which the kernels
+ * read anyway. If the data kernel added and masked the gradients again instead of reading d, a block with a sum would
+ * need 10 passes, and 11 if a separate kernel added A and B. */
 #include "nn/cuda/compile/compile.h"
 
 static enum ct_status norm_task(struct cuda_program *p, const struct cuda_group *g, enum cuda_kind kind,
@@ -100,7 +101,8 @@ enum ct_status ct__cuda_forward_norm(struct cuda_program *p, const struct cuda_g
 	return ct__cuda_refer(p, &t->norm.y, p->values[g->last].buffer);
 }
 
-/* Returns whether the sums kernel stores d. Otherwise, the data kernel reads the only gradient and computes the mask again. */
+/* Returns whether the sums kernel stores d. Otherwise, the data kernel reads the only gradient and computes the mask
+ * again. */
 static bool stores_d(const struct cuda_program *p, const struct cuda_group *g)
 {
 	return p->values[g->last].gradient.second != CUDA_NONE || (g->add != CUDA_NONE && g->relu != CUDA_NONE);

@@ -41,7 +41,8 @@ enum ct_status ct__cuda_new_value(struct cuda_program *p, int node)
 	return ct__cuda_buffer(p, value_bytes(p, v), &v->buffer);
 }
 
-/* Whether the backward pass of the group that computes v reads v: the mask of a ReLU. A norm without a sum computes the mask again. */
+/* Whether the backward pass of the group that computes v reads v: the mask of a ReLU. A norm without a sum computes the
+ * mask again. */
 static bool backward_reads(const struct cuda_program *p, const struct cuda_value *v)
 {
 	const struct cuda_group *g = cuda_group(p, v->root);
@@ -53,7 +54,8 @@ enum ct_status ct__cuda_own_value(struct cuda_program *p, int node, int in)
 {
 	struct cuda_value *from = ct__cuda_value(p, in), *v = &p->values[node];
 
-	if (cuda_level(p) == 0 || from->users > 1 || backward_reads(p, from) || value_bytes(p, from) != value_bytes(p, v))
+	if (cuda_level(p) == 0 || from->users > 1 || backward_reads(p, from) ||
+	    value_bytes(p, from) != value_bytes(p, v))
 		return ct__cuda_new_value(p, node);
 	v->buffer = from->buffer;
 	from->overwritten = true;

@@ -6,8 +6,9 @@
 
 #include "base/status.h"
 
-/* Returns CT_OK if st is success; otherwise fails with the message "cuDNN: FUNCTION: reason". CUDNN_STATUS_NOT_SUPPORTED_* and the failure
- * to compile an engine become CT_UNSUPPORTED, allocation failures become CT_NOMEM, and all other errors become CT_DEVICE. */
+/* Returns CT_OK if st is success; otherwise fails with the message "cuDNN: FUNCTION: reason".
+ * CUDNN_STATUS_NOT_SUPPORTED_* and the failure to compile an engine become CT_UNSUPPORTED, allocation failures become
+ * CT_NOMEM, and all other errors become CT_DEVICE. */
 enum ct_status ct__cudnn_check(cudnnStatus_t st, const char *function) CT_MUST_CHECK;
 
 /* Logs a warning if a call that releases something has failed, unless another error is pending. */

@@ -156,8 +156,8 @@ struct search {
 	bool has_run_time; /* a configuration was excluded because its engine is compiled at run time */
 };
 
-/* Adds the plan of a configuration to the candidates if cuDNN finalizes it and the filter allows it. A lack of memory ends the search, because
- * the choice would depend on chance. */
+/* Adds the plan of a configuration to the candidates if cuDNN finalizes it and the filter allows it. A lack of memory
+ * ends the search, because the choice would depend on chance. */
 static enum ct_status add_plan(struct search *s, cudnnBackendDescriptor_t config)
 {
 	struct ct__cudnn_candidates *out = s->out;

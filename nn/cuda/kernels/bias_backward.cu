@@ -44,10 +44,11 @@ template <class T> static cudaError_t launch(const struct ct__k_bias_backward_ar
 {
 	const int vectors = a->cp / ct_vector<T>::size;
 	const struct bias_blocks_args b = {*a, column_blocks(a->rows, vectors, COLUMN_RUN)};
-	const cudaError_t e = ct__launch(partial_sums<T>, column_grid(a->rows, vectors, COLUMN_RUN),
-					 column_block(vectors), 0, s, *a);
+	const cudaError_t e =
+		ct__launch(partial_sums<T>, column_grid(a->rows, vectors, COLUMN_RUN), column_block(vectors), 0, s, *a);
 
-	return e ? e : ct__launch(add_blocks, blocks_for((size_t)a->cp, PARTIAL_X), dim3(PARTIAL_X, PARTIAL_Y), 0, s, b);
+	return e ? e
+		 : ct__launch(add_blocks, blocks_for((size_t)a->cp, PARTIAL_X), dim3(PARTIAL_X, PARTIAL_Y), 0, s, b);
 }
 
 extern "C" cudaError_t ct__k_bias_backward(const struct ct__k_bias_backward_args *a, cudaStream_t s)

@@ -1,10 +1,10 @@
-/* Kernels whose threads keep their channels: the rows of a [rows, cp] tensor are divided among threads, and each thread has one vector of
- * channels. A block has COLUMN_THREADS threads, threadIdx.x along the channels and threadIdx.y along the rows. A warp reads 512 contiguous
- * bytes, or several complete rows if they are shorter. The grid has about COLUMN_GRID blocks, 8 for each of the 132 multiprocessors of an
- * H200, if there are enough rows.
+/* Kernels whose threads keep their channels: the rows of a [rows, cp] tensor are divided among threads, and each thread
+ * has one vector of channels. A block has COLUMN_THREADS threads, threadIdx.x along the channels and threadIdx.y along
+ * the rows. A warp reads 512 contiguous bytes, or several complete rows if they are shorter. The grid has about
+ * COLUMN_GRID blocks, 8 for each of the 132 multiprocessors of an H200, if there are enough rows.
  *
- * Column sums have two values per element, in a fixed order: each thread adds the rows of its block's range, the threads of a column are
- * added in a tree, and add_partial adds the blocks. */
+ * Column sums have two values per element, in a fixed order: each thread adds the rows of its block's range, the
+ * threads of a column are added in a tree, and add_partial adds the blocks. */
 #ifndef CT_NN_CUDA_KERNELS_COLUMNS_CUH
 #define CT_NN_CUDA_KERNELS_COLUMNS_CUH
 
@@ -15,8 +15,8 @@ enum { COLUMN_THREADS = 256, COLUMN_GRID = 132 * 8, COLUMN_RUN = 8 };
 /* Threads of add_partial along the channels and along the blocks. */
 enum { PARTIAL_X = 8, PARTIAL_Y = 32 };
 
-/* Products of 16-bit values are exact in fp32, and sums of COLUMN_RUN of them have an error far below that of the values. Conversions to
- * double would be the bottleneck. */
+/* Products of 16-bit values are exact in fp32, and sums of COLUMN_RUN of them have an error far below that of the
+ * values. Conversions to double would be the bottleneck. */
 template <class T> struct ct_sum {
 	typedef float type;
 };
@@ -51,8 +51,9 @@ static inline dim3 column_grid(size_t rows, int vectors, int run)
 	return dim3(((unsigned)vectors + x - 1) / x, (unsigned)column_blocks(rows, vectors, run));
 }
 
-/* part(index of a vector in the tensor, first, second) adds the two values of each element of the vector to first and second. The sums of
- * this block are stored in partial[blockIdx.y][0 and 1][cp]. `vector` is the vector of channels of the thread. */
+/* part(index of a vector in the tensor, first, second) adds the two values of each element of the vector to first and
+ * second. The sums of this block are stored in partial[blockIdx.y][0 and 1][cp]. `vector` is the vector of channels of
+ * the thread. */
 template <class T, class Part>
 static inline __device__ void column_sums(size_t rows, int cp, int vector, double *partial,
 					  double (*shared)[COLUMN_THREADS], const Part &part)
@@ -87,7 +88,8 @@ static inline __device__ void column_sums(size_t rows, int cp, int vector, doubl
 		partial[((size_t)blockIdx.y * 2 + j / V) * cp + vector * V + j % V] = shared[j][thread];
 }
 
-/* Adds the partial sums of `blocks` blocks for PARTIAL_X channels per block. Returns true in the threads that have the sums of `channel`. */
+/* Adds the partial sums of `blocks` blocks for PARTIAL_X channels per block. Returns true in the threads that have the
+ * sums of `channel`. */
 static inline __device__ bool add_partial(const double *partial, int blocks, int cp, int channel,
 					  double (*shared)[PARTIAL_Y][PARTIAL_X], double *first, double *second)
 {

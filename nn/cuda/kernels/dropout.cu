@@ -1,5 +1,6 @@
-/* Dropout and drop path. The mask of an element depends on seed, step, node, row of the global batch and index of the element in the
- * logical layout [C,H,W], so it is the same on every engine and for every split of the batch (nn/host/dropout.c). */
+/* Dropout and drop path. The mask of an element depends on seed, step, node, row of the global batch and index of the
+ * element in the logical layout [C,H,W], so it is the same on every engine and for every split of the batch
+ * (nn/host/dropout.c). */
 #include "nn/cuda/kernels/vector.cuh"
 
 #include "base/rng.h"

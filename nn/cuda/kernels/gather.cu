@@ -1,5 +1,5 @@
-/* The input of a batch from images in device memory: crop, flip, erasing, mixup and CutMix as in data/transform, then normalization. One
- * pixel with all its channels, which are one vector, per thread. */
+/* The input of a batch from images in device memory: crop, flip, erasing, mixup and CutMix as in data/transform, then
+ * normalization. One pixel with all its channels, which are one vector, per thread. */
 #include "nn/cuda/kernels/normalize.cuh"
 #include "nn/cuda/kernels/vector.cuh"
 
@@ -17,8 +17,7 @@ static inline __device__ void view_pixel(const struct ct__k_gather_args &a, cons
 	const bool erased = inside(x, y, v.left, v.top, v.right, v.bottom);
 	const int sx = (v.flip ? a.w - 1 - x : x) + v.dx, sy = y + v.dy;
 	const bool in_sample = inside(sx, sy, 0, 0, a.w, a.h);
-	const uint8_t *p =
-		a.samples + (in_sample ? (((size_t)v.sample * a.h + sy) * a.w + sx) * a.c : 0);
+	const uint8_t *p = a.samples + (in_sample ? (((size_t)v.sample * a.h + sy) * a.w + sx) * a.c : 0);
 
 	for (int k = 0; k < 4; k++) {
 		if (k < a.c)

@@ -1,11 +1,14 @@
-/* The CUDA kernels of the engine, for everything that cuDNN does not compute. The interface is plain C, for the engine and for tests.
+/* The CUDA kernels of the engine, for everything that cuDNN does not compute. The interface is plain C, for the engine
+ * and for tests.
  *
- * Each kernel has a struct of arguments and a launcher ct__k_NAME, which posts the kernel to a stream and returns the error of the launch.
- * All pointers are device memory. Activations are [rows, cp] with rows = N*H*W: NHWC with cp >= c channels, where cp * (size of an element)
- * is a multiple of 16 bytes. The channels from c to cp - 1 are padding: if it is zero in the inputs of a kernel, the kernel keeps it zero
- * in the results. `type` is the type of activations (CT_F32, CT_F16 or CT_BF16). Arithmetic is fp32; long sums are double.
+ * Each kernel has a struct of arguments and a launcher ct__k_NAME, which posts the kernel to a stream and returns the
+ * error of the launch. All pointers are device memory. Activations are [rows, cp] with rows = N*H*W: NHWC with cp >= c
+ * channels, where cp * (size of an element) is a multiple of 16 bytes. The channels from c to cp - 1 are padding: if it
+ * is zero in the inputs of a kernel, the kernel keeps it zero in the results. `type` is the type of activations
+ * (CT_F32, CT_F16 or CT_BF16). Arithmetic is fp32; long sums are double.
  *
- * Results do not depend on the order in which blocks run, and no floating-point atomics are used: equal inputs give identical bits. */
+ * Results do not depend on the order in which blocks run, and no floating-point atomics are used: equal inputs give
+ * identical bits. */
 #ifndef CT_NN_CUDA_KERNELS_KERNELS_H
 #define CT_NN_CUDA_KERNELS_KERNELS_H
 
@@ -19,8 +22,8 @@
 extern "C" {
 #endif
 
-/* Converts the input to y [N,H,W,cp]: uint8 [N,H,W,C] becomes (u8/255 - mean)/std, and float [N,C,H,W] keeps its values. The rows n_valid
- * to n - 1 of y become zero. */
+/* Converts the input to y [N,H,W,cp]: uint8 [N,H,W,C] becomes (u8/255 - mean)/std, and float [N,C,H,W] keeps its
+ * values. The rows n_valid to n - 1 of y become zero. */
 struct ct__k_input_args {
 	const void *x;
 	void *y;
@@ -40,8 +43,8 @@ struct ct__k_output_args {
 };
 cudaError_t ct__k_output(const struct ct__k_output_args *a, cudaStream_t s);
 
-/* Computes the input y [N,H,W,cp] from images in device memory, as ct__k_input does from the pixels of a batch, and writes the labels and
- * shares of the rows. base/image_row.h describes a row. There are at most 4 channels. */
+/* Computes the input y [N,H,W,cp] from images in device memory, as ct__k_input does from the pixels of a batch, and
+ * writes the labels and shares of the rows. base/image_row.h describes a row. There are at most 4 channels. */
 struct ct__k_gather_args {
 	const struct ct_image_row *rows; /* [n_valid] */
 	const uint8_t *samples;          /* [...,H,W,C] */
@@ -59,10 +62,11 @@ enum ct__k_map_op {
 	CT__K_ADD,           /* y = a + b */
 	CT__K_RELU,          /* y = max(a, 0); NaN stays NaN */
 	CT__K_ADD_RELU,      /* y = max(a + b, 0) */
-	CT__K_RELU_BACKWARD, /* y = a + c where b > 0 or b is NaN, else 0: a and c are gradients, b the output of the ReLU */
+	CT__K_RELU_BACKWARD, /* y = a + c where b > 0 or b is NaN, else 0: a and c are gradients, b the output of the
+				ReLU */
 };
-/* Element-wise operations; y may be a, b or c. c may be NULL, which stands for zeros. The size of n elements must be a multiple of 16
- * bytes. */
+/* Element-wise operations; y may be a, b or c. c may be NULL, which stands for zeros. The size of n elements must be a
+ * multiple of 16 bytes. */
 struct ct__k_map_args {
 	enum ct__k_map_op op;
 	const void *a, *b, *c;
@@ -94,11 +98,13 @@ struct ct__k_bias_args {
 };
 cudaError_t ct__k_bias(const struct ct__k_bias_args *a, cudaStream_t s);
 
-/* Returns the number of blocks into which column sums divide `rows` rows. This is the first dimension of the arrays of partial sums. */
+/* Returns the number of blocks into which column sums divide `rows` rows. This is the first dimension of the arrays of
+ * partial sums. */
 int ct__k_sum_blocks(size_t rows, int cp, enum ct_dtype type);
 
-/* d = dy + dy2, or 0 where a ReLU that follows the bias has the output y <= 0; db[i] = sum over rows of d. dy2, y and d may be NULL: no
- * second gradient, no ReLU, d is not stored; d may be dy or dy2. partial is double [ct__k_sum_blocks(rows, cp, type), 2, cp]. db [cp]. */
+/* d = dy + dy2, or 0 where a ReLU that follows the bias has the output y <= 0; db[i] = sum over rows of d. dy2, y and d
+ * may be NULL: no second gradient, no ReLU, d is not stored; d may be dy or dy2. partial is double
+ * [ct__k_sum_blocks(rows, cp, type), 2, cp]. db [cp]. */
 struct ct__k_bias_backward_args {
 	const void *dy, *dy2, *y;
 	void *d;
@@ -111,9 +117,9 @@ struct ct__k_bias_backward_args {
 cudaError_t ct__k_bias_backward(const struct ct__k_bias_backward_args *a, cudaStream_t s);
 
 /* Folds a batch norm into the layer before it, for evaluation:
- *     w_out[k] = w[k] * gamma[k] / sqrt(var[k] + eps)    bias_out[k] = beta[k] + (bias[k] - mean[k]) * gamma[k] / sqrt(var[k] + eps)
- * w: fp32 [kp, row], w_out of `type`. bias (NULL: zeros), gamma and beta: fp32 [kp]; mean and var: fp32 [k]; bias_out: [kp] of bias_type. The
- * results of padding (k to kp - 1) are zero. */
+ *     w_out[k] = w[k] * gamma[k] / sqrt(var[k] + eps)    bias_out[k] = beta[k] + (bias[k] - mean[k]) * gamma[k] /
+ * sqrt(var[k] + eps) w: fp32 [kp, row], w_out of `type`. bias (NULL: zeros), gamma and beta: fp32 [kp]; mean and var:
+ * fp32 [k]; bias_out: [kp] of bias_type. The results of padding (k to kp - 1) are zero. */
 struct ct__k_fold_args {
 	const float *w, *bias, *gamma, *beta, *mean, *var;
 	void *w_out, *bias_out;
@@ -132,14 +138,17 @@ struct ct__k_groups_args {
 };
 cudaError_t ct__k_groups(const struct ct__k_groups_args *a, cudaStream_t s);
 
-/* Batch norm over rows. stat: float [2, cp], mean and 1/sqrt(var + eps). sums: double [2c + 1], as in nn/host: sums of the values, of their
- * squares, and their count; in backward [2c], the sums of dy and of dy * xh. Synchronized batch norm all-reduces these sums. */
+/* Batch norm over rows. stat: float [2, cp], mean and 1/sqrt(var + eps). sums: double [2c + 1], as in nn/host: sums of
+ * the values, of their squares, and their count; in backward [2c], the sums of dy and of dy * xh. Synchronized batch
+ * norm all-reduces these sums. */
 struct ct__k_norm_args {
 	const void *x;        /* input of the norm */
 	const void *residual; /* forward: added before the ReLU; NULL: none */
-	void *y; /* forward: the result. backward: if not NULL, the mask of the ReLU comes from it; else it is computed again from x */
+	void *y; /* forward: the result. backward: if not NULL, the mask of the ReLU comes from it; else it is computed
+		    again from x */
 	const void *dy, *dy2; /* gradient of y; dy2: a second part of it, or NULL (only backward_sums) */
-	void *d; /* backward_sums: dy + dy2 after the ReLU, which is also the gradient of `residual`; NULL: not stored; may be dy or dy2 */
+	void *d;  /* backward_sums: dy + dy2 after the ReLU, which is also the gradient of `residual`; NULL: not stored;
+		     may be dy or dy2 */
 	void *dx; /* may be dy */
 	const float *gamma, *beta;
 	float *dgamma, *dbeta, *running_mean, *running_var, *stat;
@@ -176,8 +185,9 @@ struct ct__k_pool_args {
 cudaError_t ct__k_pool(const struct ct__k_pool_args *a, cudaStream_t s);
 cudaError_t ct__k_pool_backward(const struct ct__k_pool_args *a, cudaStream_t s);
 
-/* Softmax cross-entropy or MSE on logits [n, kp] with k classes. Adds the results to *metrics. dlogits: fp32 [n, kp], the gradient of the
- * sum of the row losses, with zeros in the padding, or NULL if it is not needed. The rows n_valid to n - 1 of dlogits become zero. */
+/* Softmax cross-entropy or MSE on logits [n, kp] with k classes. Adds the results to *metrics. dlogits: fp32 [n, kp],
+ * the gradient of the sum of the row losses, with zeros in the padding, or NULL if it is not needed. The rows n_valid
+ * to n - 1 of dlogits become zero. */
 struct ct__k_metrics { /* struct ct_metrics of nn/engine.h */
 	double loss;
 	int64_t count, top1, top5;
@@ -197,8 +207,8 @@ struct ct__k_loss_args {
 };
 cudaError_t ct__k_loss(const struct ct__k_loss_args *a, cudaStream_t s);
 
-/* Dropout (per_row 0) and drop path (per_row 1), forward and backward: y = x * mask with the mask of nn/host/dropout.c for rows first,
- * first + 1, ... of the global batch. The mask is recomputed in each pass and never stored. */
+/* Dropout (per_row 0) and drop path (per_row 1), forward and backward: y = x * mask with the mask of nn/host/dropout.c
+ * for rows first, first + 1, ... of the global batch. The mask is recomputed in each pass and never stored. */
 struct ct__k_dropout_args {
 	const void *x;
 	void *y;
@@ -210,7 +220,8 @@ struct ct__k_dropout_args {
 };
 cudaError_t ct__k_dropout(const struct ct__k_dropout_args *a, cudaStream_t s);
 
-/* Updates of an optimizer and passes over arenas, in fp32. The formulas and their order of operations are those of nn/optim. */
+/* Updates of an optimizer and passes over arenas, in fp32. The formulas and their order of operations are those of
+ * nn/optim. */
 enum { CT__K_SGD, CT__K_ADAMW, CT__K_LARS, CT__K_LAMB, CT__K_ADAM }; /* enum ct_optim_kind of nn/optim/optim.h */
 enum { CT__K_DONE, CT__K_BAD_LOSS, CT__K_BAD_NORM, CT__K_BAD_SCALE, CT__K_SKIPPED }; /* enum ct_update_outcome */
 /* Elements of the result, as in nn/optim/optim.h. */
@@ -245,11 +256,12 @@ struct ct__k_chunk {
 struct ct__k_factors { /* of a segment in one update */
 	float clip, weight_decay, shrink, step;
 };
-struct ct__k_adam { /* coefficients of Adam, AdamW and LAMB in one update */
+struct ct__k_adam {   /* coefficients of Adam, AdamW and LAMB in one update */
 	double bias1; /* 1 - beta1^t */
 	float one_minus_beta1, beta2, one_minus_beta2, inverse_bias1, inverse_sqrt_bias2, eps;
 };
-/* Of one update: the factor for the gradient (clipping, and the inverse of the loss scale), and whether the update must change nothing. */
+/* Of one update: the factor for the gradient (clipping, and the inverse of the loss scale), and whether the update must
+ * change nothing. */
 struct ct__k_control {
 	float clip;
 	int32_t stop;
@@ -261,14 +273,15 @@ struct ct__k_update_args {
 	int nesterov, need_norm;
 	int summed; /* 1: `sums` has the squares of the gradients already (ct__k_update_sums) */
 	double momentum, weight_decay, beta1, beta2, eps, trust, clip_norm;
-	/* Loss scale in device memory, by which the gradients are multiplied; NULL: they are not. Updates stop if it falls below
-	 * loss_scale_min. After loss_scale_interval updates without overflow it is doubled. */
+	/* Loss scale in device memory, by which the gradients are multiplied; NULL: they are not. Updates stop if it
+	 * falls below loss_scale_min. After loss_scale_interval updates without overflow it is doubled. */
 	struct ct__k_loss_scale *loss_scale;
 	double loss_scale_min;
 	uint32_t loss_scale_interval;
 	const struct ct__k_segment *segments; /* [n_segments] */
 	const struct ct__k_chunk *chunks;     /* [n_chunks] */
-	/* [n_parts] The chunks divided into parts of at most CT__K_PART_ELEMS elements. A part is the work of a block that adds nothing up. */
+	/* [n_parts] The chunks divided into parts of at most CT__K_PART_ELEMS elements. A part is the work of a block
+	 * that adds nothing up. */
 	const struct ct__k_chunk *parts;
 	int n_segments, n_chunks, n_parts;
 	double *sums;                  /* [2 * n_chunks] */

@@ -48,7 +48,8 @@ template <class T> static inline __device__ void xent_row(const struct ct__k_los
 	const size_t z = (size_t)row * a.kp;
 	const int label = a.labels[row], label_b = a.labels_b ? a.labels_b[row] : label;
 	const float hit = 1.0f - a.smoothing, mix = a.labels_b ? a.mix[row] : 1.0f;
-	const float weight_a = hit * mix * class_weight(a, label), weight_b = hit * (1.0f - mix) * class_weight(a, label_b);
+	const float weight_a = hit * mix * class_weight(a, label),
+		    weight_b = hit * (1.0f - mix) * class_weight(a, label_b);
 	const float each = a.smoothing / (float)a.k;
 	const float own = at<T>(a.logits, z + label);
 	float max = at<T>(a.logits, z), sum = 0;
@@ -70,7 +71,8 @@ template <class T> static inline __device__ void xent_row(const struct ct__k_los
 	total = warp_sum(total);
 	weights = warp_sum(weights);
 	before = warp_sum(before);
-	const float mean = (float)(weights / a.k), all = a.class_weights ? weight_a + weight_b + a.smoothing * mean : 1.0f;
+	const float mean = (float)(weights / a.k),
+		    all = a.class_weights ? weight_a + weight_b + a.smoothing * mean : 1.0f;
 	const double log_sum = (double)max + (double)logf(sum);
 	double loss = (double)weight_a * (log_sum - (double)own);
 	if (weight_b > 0)

@@ -12,7 +12,8 @@ static inline __device__ int vector_of_thread()
 	return (int)(blockIdx.x * blockDim.x + threadIdx.x);
 }
 
-template <class T> static __global__ void __launch_bounds__(COLUMN_THREADS, 3) forward_sums(const struct ct__k_norm_args a)
+template <class T>
+static __global__ void __launch_bounds__(COLUMN_THREADS, 3) forward_sums(const struct ct__k_norm_args a)
 {
 	__shared__ double shared[2 * ct_vector<T>::size][COLUMN_THREADS];
 
@@ -28,7 +29,8 @@ template <class T> static __global__ void __launch_bounds__(COLUMN_THREADS, 3) f
 	});
 }
 
-/* What the norm of a channel needs. Forward and backward use the same expression, so that a mask that is computed again is the mask of y. */
+/* What the norm of a channel needs. Forward and backward use the same expression, so that a mask that is computed again
+ * is the mask of y. */
 template <int V> struct norm_values {
 	float mean[V], scale[V], beta[V];
 };
@@ -64,6 +66,7 @@ template <class T> static __global__ void backward_sums(const struct ct__k_norm_
 	constexpr int V = ct_vector<T>::size;
 	__shared__ double shared[2 * V][COLUMN_THREADS];
 	const int vector = vector_of_thread(), c = vector < a.cp / V ? vector * V : 0;
+
 	const norm_values<V> n = load_norm<V>(a, c);
 
 	column_sums<T>(a.rows, a.cp, vector, a.partial, shared, [&](size_t i, auto *sum, auto *dot) {
@@ -89,6 +92,7 @@ template <class T> static __global__ void backward_sums(const struct ct__k_norm_
 static __global__ void add_blocks(const struct norm_blocks_args b)
 {
 	__shared__ double shared[2][PARTIAL_Y][PARTIAL_X];
+
 	const struct ct__k_norm_args &a = b.a;
 	const int c = (int)(blockIdx.x * PARTIAL_X + threadIdx.x);
 	double first, second;
@@ -154,6 +158,7 @@ template <class T> static __global__ void apply(const struct ct__k_norm_args a)
 #pragma unroll 2
 	for (size_t row = (size_t)blockIdx.y * blockDim.y + threadIdx.y; row < a.rows; row += stride) {
 		const size_t i = row * vectors + vector;
+
 		ct_vector<T> x = load_vector<T>(a.x, i), r = {};
 
 		if (a.residual)
@@ -191,6 +196,7 @@ template <class T> static __global__ void backward_data(const struct ct__k_norm_
 #pragma unroll 2
 	for (size_t row = (size_t)blockIdx.y * blockDim.y + threadIdx.y; row < a.rows; row += stride) {
 		const size_t i = row * vectors + vector;
+
 		const ct_vector<T> x = load_vector<T>(a.x, i);
 		ct_vector<T> d = load_vector<T>(a.dy, i);
 

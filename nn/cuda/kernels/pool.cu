@@ -1,4 +1,5 @@
-/* Pooling over windows. Backward gathers: each element of dx adds the outputs whose window it is in, in a fixed order. */
+/* Pooling over windows. Backward gathers: each element of dx adds the outputs whose window it is in, in a fixed order.
+ */
 #include "nn/cuda/kernels/vector.cuh"
 
 enum { BLOCK = 256 };

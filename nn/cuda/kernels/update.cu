@@ -6,9 +6,10 @@
  *     factors     one thread per segment
  *     apply
  *
- * The blocks of the sums work on a chunk of the arenas, because the last bits of the results depend on the order of the additions, which is
- * that of nn/optim. `apply` changes each element for itself. Its blocks work on a part of a chunk with 4 elements per thread, so that the
- * 100,000 parameters of a small model are divided among 100 multiprocessors and not two. */
+ * The blocks of the sums work on a chunk of the arenas, because the last bits of the results depend on the order of the
+ * additions, which is that of nn/optim. `apply` changes each element for itself. Its blocks work on a part of a chunk
+ * with 4 elements per thread, so that the 100,000 parameters of a small model are divided among 100 multiprocessors and
+ * not two. */
 #include "nn/cuda/kernels/vector.cuh"
 
 enum { BLOCK = 1024, APPLY_BLOCK = 256, TILE = 256 };

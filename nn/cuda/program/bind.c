@@ -134,7 +134,8 @@ enum ct_status ct__cuda_bind(struct cuda_program *p)
 	CT_TRY(bind_tasks(p));
 	const size_t bytes = activation_bytes(net);
 	net->memory.activations = bytes > net->memory.activations ? bytes : net->memory.activations;
-	net->memory.workspace = cn->workspace.bytes > net->memory.workspace ? cn->workspace.bytes : net->memory.workspace;
+	net->memory.workspace =
+		cn->workspace.bytes > net->memory.workspace ? cn->workspace.bytes : net->memory.workspace;
 	net->memory.activations_unplanned += p->plan.unplanned_bytes;
 	return CT_OK;
 }

@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-/* marks[0]: the start of the forward pass; marks[i + 1]: the end of task i of the forward pass. The marks of the backward
- * pass follow in the same order, one later. */
+/* marks[0]: the start of the forward pass; marks[i + 1]: the end of task i of the forward pass. The marks of the
+ * backward pass follow in the same order, one later. */
 static size_t mark_after(const struct cuda_program *p, size_t task)
 {
 	return task < p->n_forward ? task + 1 : task + 2;

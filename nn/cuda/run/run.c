@@ -172,7 +172,8 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 	case CUDA_GROUPS:
 		return ct_cuda_launched(pass->on, ct__k_groups(&t->groups, s), "gradient of groups");
 	case CUDA_FOLD:
-		return !pass->fold ? CT_OK : ct_cuda_launched(pass->on, ct__k_fold(&t->fold, s), "folding of a batch norm");
+		return !pass->fold ? CT_OK
+				   : ct_cuda_launched(pass->on, ct__k_fold(&t->fold, s), "folding of a batch norm");
 	case CUDA_BIAS_BACKWARD:
 		return ct_cuda_launched(pass->on, ct__k_bias_backward(&t->bias_backward, s), "bias gradient");
 	case CUDA_NORM_SUMS:
@@ -224,7 +225,8 @@ static bool must_fold(struct cuda_program *p)
 {
 	const ct_net *net = p->base.net;
 	const uint64_t params = ct_arena_generation(net->params), buffers = ct_arena_generation(net->buffers);
-	const bool valid = net->ran[p->base.context] == &p->base && p->folded_params == params && p->folded_buffers == buffers;
+	const bool valid =
+		net->ran[p->base.context] == &p->base && p->folded_params == params && p->folded_buffers == buffers;
 
 	p->folded_params = params;
 	p->folded_buffers = buffers;
@@ -234,7 +236,8 @@ static bool must_fold(struct cuda_program *p)
 enum ct_status ct__cuda_forward(ct_program *base, const struct ct_batch *b, struct ct_metrics *m)
 {
 	struct cuda_program *p = (struct cuda_program *)base;
-	struct pass pass = {.p = p, .batch = b, .metrics = m, .on = base->net->engine->stream, .stream = cuda_stream(base->net)};
+	struct pass pass = {
+		.p = p, .batch = b, .metrics = m, .on = base->net->engine->stream, .stream = cuda_stream(base->net)};
 
 	CT_TRY(ct__cuda_refresh_weights(base->net));
 	CT_TRY(ct__cuda_take_memory(p));
@@ -245,7 +248,8 @@ enum ct_status ct__cuda_forward(ct_program *base, const struct ct_batch *b, stru
 enum ct_status ct__cuda_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads)
 {
 	struct cuda_program *p = (struct cuda_program *)base;
-	const struct pass pass = {.p = p, .opts = opts, .on = base->net->engine->stream, .stream = cuda_stream(base->net)};
+	const struct pass pass = {
+		.p = p, .opts = opts, .on = base->net->engine->stream, .stream = cuda_stream(base->net)};
 
 	CT_TRY(ct__cuda_take_memory(p)); /* a program of another context may have moved the workspace */
 	CT_TRY(ct__cuda_bind_grads(p, grads));

@@ -1,9 +1,10 @@
 /* The plan cache: a file with the configurations that were chosen for the graphs of one kind of GPU. It is
- * $XDG_CACHE_HOME/ctrain/plans/KEY.txt, or ~/.cache/ctrain/plans/KEY.txt; the key names the GPU, the version of cuDNN and the version of
- * this format. The file is replaced atomically, and its last line is a checksum of all lines before it.
+ * $XDG_CACHE_HOME/ctrain/plans/KEY.txt, or ~/.cache/ctrain/plans/KEY.txt; the key names the GPU, the version of cuDNN
+ * and the version of this format. The file is replaced atomically, and its last line is a checksum of all lines before
+ * it.
  *
- * No function fails because of the file. If it is damaged or belongs to another key, a warning names it, and the cache is empty. If it
- * cannot be written, one warning says so. */
+ * No function fails because of the file. If it is damaged or belongs to another key, a warning names it, and the cache
+ * is empty. If it cannot be written, one warning says so. */
 #ifndef CT_NN_CUDA_TUNE_CACHE_H
 #define CT_NN_CUDA_TUNE_CACHE_H
 
@@ -23,8 +24,8 @@ const char *ct__plan_cache_find(const ct__plan_cache *c, const char *name);
 /* Adds or changes an entry. Neither string may contain a tab or a newline. */
 enum ct_status ct__plan_cache_put(ct__plan_cache *c, const char *name, const char *config) CT_MUST_CHECK;
 
-/* Lets one process at a time tune, so that the others find its choices afterwards. Waits for at most ten minutes, then goes on without the
- * lock. Returns false if the cache cannot be written. */
+/* Lets one process at a time tune, so that the others find its choices afterwards. Waits for at most ten minutes, then
+ * goes on without the lock. Returns false if the cache cannot be written. */
 bool ct__plan_cache_lock(ct__plan_cache *c);
 void ct__plan_cache_save(ct__plan_cache *c);
 void ct__plan_cache_unlock(ct__plan_cache *c);

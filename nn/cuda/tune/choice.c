@@ -113,8 +113,8 @@ static size_t count_missing(const ct__cudnn_choices *c)
 	return n;
 }
 
-/* The first plan that the heuristics propose and that can be made. If it is not the first one that is allowed, results differ from those of
- * other starts in the last bits, so this must not happen silently. */
+/* The first plan that the heuristics propose and that can be made. If it is not the first one that is allowed, results
+ * differ from those of other starts in the last bits, so this must not happen silently. */
 static enum ct_status take_first(struct ct__cudnn_choice *one, const ct__cudnn_target *t)
 {
 	struct ct__cudnn_candidates found;
@@ -148,8 +148,8 @@ static char *entry_name(const ct__cudnn_graph *g, const struct ct__cudnn_filter 
 			 ct__cudnn_graph_text(g));
 }
 
-/* Makes the plan of an entry. The checksum of the file does not prove that cuDNN still has the plan. If it cannot be made, another plan is
- * chosen, because every later start would fail as well. */
+/* Makes the plan of an entry. The checksum of the file does not prove that cuDNN still has the plan. If it cannot be
+ * made, another plan is chosen, because every later start would fail as well. */
 static enum ct_status take_cached(struct ct__cudnn_choice *one, const ct__cudnn_target *t,
 				  const struct ct__timing *where, const ct__plan_cache *cache)
 {
@@ -224,7 +224,8 @@ enum ct_status ct__cudnn_choices_know(ct__cudnn_choices *c, const ct__cudnn_grap
 
 /* ---- Tuning -------------------------------------------------------------------------------------------- */
 
-/* Chooses the fastest candidate. If there is no memory to measure them, the first one is chosen, but not kept in the cache. */
+/* Chooses the fastest candidate. If there is no memory to measure them, the first one is chosen, but not kept in the
+ * cache. */
 static enum ct_status take_fastest(struct ct__cudnn_choice *one, struct ct__cudnn_candidates *found,
 				   const struct ct__timing *where, ct__plan_cache *cache)
 {

@@ -1,14 +1,15 @@
 /* The operation graphs of an engine and the plan that is chosen for each of them.
  *
- * A program adds its graphs while it is compiled (ct__cudnn_choices_add). Graphs with the same string form and the same filter are one
- * choice, also in several programs. When all graphs of the program are known, ct__cudnn_choices_make chooses a plan for each graph
- * that does not have one yet.
+ * A program adds its graphs while it is compiled (ct__cudnn_choices_add). Graphs with the same string form and the same
+ * filter are one choice, also in several programs. When all graphs of the program are known, ct__cudnn_choices_make
+ * chooses a plan for each graph that does not have one yet.
  *
- * Without tuning, this is the first plan that the heuristics of cuDNN propose and the filter allows. With tuning, it is the plan in the
- * plan cache (cache.h) or, if there is none, the fastest one (timing.h), which is then added to the cache. Plans differ in the last
- * bits of their results, so the cache is what makes a second run repeat the first one, and what makes the ranks of a host agree: only one
- * rank at a time tunes, and the others then find its choices in the cache. The cache is saved every few seconds and after an error. If it
- * cannot be written, CT_AUTOTUNE_AUTO does not tune. CT_AUTOTUNE_CACHED never does, but uses the plans in the cache. */
+ * Without tuning, this is the first plan that the heuristics of cuDNN propose and the filter allows. With tuning, it is
+ * the plan in the plan cache (cache.h) or, if there is none, the fastest one (timing.h), which is then added to the
+ * cache. Plans differ in the last bits of their results, so the cache is what makes a second run repeat the first one,
+ * and what makes the ranks of a host agree: only one rank at a time tunes, and the others then find its choices in the
+ * cache. The cache is saved every few seconds and after an error. If it cannot be written, CT_AUTOTUNE_AUTO does not
+ * tune. CT_AUTOTUNE_CACHED never does, but uses the plans in the cache. */
 #ifndef CT_NN_CUDA_TUNE_CHOICE_H
 #define CT_NN_CUDA_TUNE_CHOICE_H
 
@@ -30,19 +31,21 @@ enum ct_status ct__cudnn_choices_create(ct__cudnn_choices **out) CT_MUST_CHECK;
 /* Also destroys the graphs and plans. NULL is allowed. */
 void ct__cudnn_choices_destroy(ct__cudnn_choices *c);
 
-/* Takes ownership of g in every case and finishes it. `name` is that of the layer. *out is owned by c and stays at its address. */
+/* Takes ownership of g in every case and finishes it. `name` is that of the layer. *out is owned by c and stays at its
+ * address. */
 enum ct_status ct__cudnn_choices_add(ct__cudnn_choices *c, const char *name, ct__cudnn_graph *g,
 				     const struct ct__cudnn_filter *filter,
 				     const struct ct__cudnn_choice **out) CT_MUST_CHECK;
-/* Sets *known if there is such a choice, also one of a start before this one, unless tuning is off. g need not be finished. */
+/* Sets *known if there is such a choice, also one of a start before this one, unless tuning is off. g need not be
+ * finished. */
 enum ct_status ct__cudnn_choices_know(ct__cudnn_choices *c, const ct__cudnn_graph *g,
 				      const struct ct__cudnn_filter *filter, enum ct_autotune tune, ct_device *device,
 				      bool *known) CT_MUST_CHECK;
 /* The choices in the order in which they were added. */
 size_t ct__cudnn_choices_count(const ct__cudnn_choices *c);
 const struct ct__cudnn_choice *ct__cudnn_choices_at(const ct__cudnn_choices *c, size_t i);
-/* Fails with CT_UNSUPPORTED if a graph has no plan that its filter allows; the message contains the name and the string form. On failure,
- * the choices that have no plan are destroyed. */
+/* Fails with CT_UNSUPPORTED if a graph has no plan that its filter allows; the message contains the name and the string
+ * form. On failure, the choices that have no plan are destroyed. */
 enum ct_status ct__cudnn_choices_make(ct__cudnn_choices *c, const ct__cudnn_target *t, enum ct_autotune tune,
 				      const struct ct__timing *where) CT_MUST_CHECK;
 

@@ -107,7 +107,8 @@ static enum ct_status time_all(struct run *r, const ct__cudnn_graph *g, struct c
 	return CT_OK;
 }
 
-/* Allocates the memory and the events. The contents are small numbers, because the time of some kernels depends on them. */
+/* Allocates the memory and the events. The contents are small numbers, because the time of some kernels depends on
+ * them. */
 static enum ct_status prepare(struct run *r, const ct__cudnn_graph *g, const struct ct__cudnn_candidates *c,
 			      ct__cudnn_pack **pack)
 {

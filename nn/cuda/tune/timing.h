@@ -14,14 +14,16 @@ struct ct__timing {
 	void *user;
 };
 
-/* Executes each candidate, and sets *best to the index of the fastest one and *ns to its time. Each one runs once to warm up and once to
- * be measured, or twice if it seems to be slow. If that took less than twice the best time so far, it is measured three more times, and the
- * shortest time counts, because other work can only make a plan slower. The operands are in memory that is allocated for this call; fails with
- * CT_NOMEM if there is too little, and *best is then the first candidate that has not failed. Candidates that cuDNN cannot execute are counted
- * in c->n_failed and skipped, as long as the device still works. If none is left, the error is that of the last one. */
+/* Executes each candidate, and sets *best to the index of the fastest one and *ns to its time. Each one runs once to
+ * warm up and once to be measured, or twice if it seems to be slow. If that took less than twice the best time so far,
+ * it is measured three more times, and the shortest time counts, because other work can only make a plan slower. The
+ * operands are in memory that is allocated for this call; fails with CT_NOMEM if there is too little, and *best is then
+ * the first candidate that has not failed. Candidates that cuDNN cannot execute are counted in c->n_failed and skipped,
+ * as long as the device still works. If none is left, the error is that of the last one. */
 enum ct_status ct__timing_best(const struct ct__timing *t, const ct__cudnn_graph *g, struct ct__cudnn_candidates *c,
 			       int *best, int64_t *ns) CT_MUST_CHECK;
-/* After an error of cuDNN: returns whether the device still works, after it has waited for the stream. Keeps the pending error. */
+/* After an error of cuDNN: returns whether the device still works, after it has waited for the stream. Keeps the
+ * pending error. */
 bool ct__timing_recover(const struct ct__timing *t);
 
 #endif

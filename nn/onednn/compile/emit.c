@@ -37,6 +37,7 @@ enum ct_status ct__onednn_call(struct onednn_program *p, int node, const ct_dnnl
 	(*out)->prim = prim;
 	if (scratch) {
 		int buffer;
+
 		CT_TRY(ct__onednn_buffer(p, scratch, &buffer));
 		ct__onednn_arg_buffer(p, *out, CT_DNNL_SCRATCHPAD, buffer);
 	}
@@ -81,6 +82,7 @@ enum ct_status ct__onednn_view(struct onednn_program *p, int node, int root, int
 
 	if (ct__dnnl_desc_ndims(d) != ndims || memcmp(ct__dnnl_desc_dims(d), dims, (size_t)ndims * sizeof(*dims))) {
 		const enum ct_dnnl_type type = ct__dnnl_desc_type(d);
+
 		CT_TRY(ct__dnnl_plain_of(p->dnnl, type, ct__dnnl_desc_ndims(d), ct__dnnl_desc_dims(d), &plain));
 		CT_TRY(ct__onednn_relayout(p, node, at, d, plain, &at));
 		CT_TRY(ct__dnnl_plain_of(p->dnnl, type, ndims, dims, &d));

@@ -35,6 +35,7 @@ static bool may_overwrite(const struct onednn_program *p, int other, int add, in
 		return false;
 	for (int id = other + 1; id < ct_graph_n_nodes(p->base.graph); id++) {
 		const struct ct_node *n = ct__onednn_node(p, id);
+
 		for (int i = 0; i < 2; i++) {
 			if (n->in[i] < 0 || id == add || is_nothing(p, id) || source_of(p, n->in[i]) != other)
 				continue;
@@ -63,6 +64,7 @@ void ct__onednn_plan_folding(struct onednn_program *p)
 {
 	for (int id = 0; id < ct_graph_n_nodes(p->base.graph) && p->base.mode == CT_EVAL; id++) {
 		struct onednn_value *v = &p->values[id];
+
 		if (ct__onednn_node(p, id)->op != CT_OP_CONV2D || v->fusion.user < 0 ||
 		    ct__onednn_node(p, v->fusion.user)->op != CT_OP_BATCH_NORM)
 			continue;
@@ -108,6 +110,7 @@ enum ct_status ct__onednn_choose_folded(struct onednn_program *p, int conv, cons
 	CT_TRY(ct__dnnl_plain(p->dnnl, 1, &ct__onednn_node(p, conv)->shape.c, &bias));
 	for (int i = v->fold.sum >= 0 ? 0 : 2; i < 4; i++) {
 		struct ct_dnnl_spec spec = *wanted;
+
 		spec.weights = any_weights;
 		spec.bias = bias;
 		spec.sum = i < 2;

@@ -28,6 +28,7 @@ static int only_user(const ct_graph *g, int id)
 
 	for (int i = id + 1; i < ct_graph_n_nodes(g); i++) {
 		const struct ct_node *other = ct_graph_node(g, i);
+
 		if (other->in[0] != id && other->in[1] != id)
 			continue;
 		if (user >= 0)
@@ -59,6 +60,7 @@ static void plan_join(struct onednn_program *p, int id)
 
 	for (int i = 0; i < 2 && node->in[0] != node->in[1]; i++) {
 		int norm = node->in[i], path = -1;
+
 		if (ct__onednn_node(p, norm)->op == CT_OP_DROP_PATH) {
 			path = norm;
 			norm = ct__onednn_node(p, path)->in[0];
@@ -83,6 +85,7 @@ void ct__onednn_fuse(struct onednn_program *p)
 	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
 		const struct ct_node *node = ct_graph_node(g, id);
 		struct onednn_value *v = &p->values[id];
+
 		*v = no_value;
 		v->gradient.needed = ct_graph_trains(g, id) || (id == 0 && p->base.net->opts.input_gradient) ||
 				     (node->in[0] >= 0 && p->values[node->in[0]].gradient.needed) ||

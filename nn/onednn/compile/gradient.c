@@ -49,6 +49,7 @@ enum ct_status ct__onednn_give_grad(struct onednn_program *p, int node, int in, 
 
 	if (root_ndims != ndims || memcmp(dims, ct__dnnl_desc_dims(v->layout.desc), (size_t)ndims * sizeof(*dims))) {
 		const enum ct_dnnl_type type = ct__dnnl_desc_type(desc);
+
 		CT_TRY(ct__dnnl_plain_of(p->dnnl, type, ndims, dims, &plain));
 		CT_TRY(ct__onednn_relayout(p, node, at, desc, plain, &at));
 		CT_TRY(ct__dnnl_plain_of(p->dnnl, type, root_ndims, ct__dnnl_desc_dims(v->layout.desc), &desc));

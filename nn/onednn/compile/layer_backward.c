@@ -69,6 +69,7 @@ static enum ct_status emit_weights(struct onednn_program *p, int id)
 		ct__onednn_arg(p, t, CT_DNNL_DIFF_BIAS, (struct onednn_ref){ONEDNN_GRAD, node->bias});
 	if (chosen != layout) {
 		const struct ct_dnnl_spec spec = {.op = CT_DNNL_REORDER, .src = chosen, .dst = layout};
+
 		CT_TRY(ct__onednn_prim(p, id, &spec, &prim));
 		CT_TRY(ct__onednn_call(p, id, prim, &t));
 		ct__onednn_arg(p, t, CT_DNNL_SRC, dw);

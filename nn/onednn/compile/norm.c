@@ -65,6 +65,7 @@ static enum ct_status emit_forward(struct onednn_program *p, int id, int owner, 
 	v->layout.desc = v->kept.src_desc;
 	if (p->base.mode == CT_TRAIN && !p->recomputing) {
 		const size_t channels = (size_t)(s.c + s.c % 2) * sizeof(float);
+
 		if (!node->fixed_stats) {
 			CT_TRY(ct__onednn_buffer(p, channels + sizeof(double), &v->kept.mean));
 			CT_TRY(ct__onednn_buffer(p, channels, &v->kept.variance));
@@ -95,8 +96,8 @@ static void undo_fusion(struct onednn_program *p, int id)
 	v->fusion.join = -1;
 }
 
-/* Synchronized batch norm, or batch norm with fixed statistics, in a layout that ctrain's kernels do not support. Converts the input to plain fp32 for the
- * reference engine's loops. */
+/* Synchronized batch norm, or batch norm with fixed statistics, in a layout that ctrain's kernels do not support.
+ * Converts the input to plain fp32 for the reference engine's loops. */
 static enum ct_status reference_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
@@ -251,7 +252,8 @@ enum ct_status ct__onednn_norm_backward(struct onednn_program *p, int id)
 	return ct__onednn_slice_done(p, id, node->bias);
 }
 
-/* The gradient of the residual is that of the sum after the ReLU's backward pass, in the same memory if it may be overwritten. */
+/* The gradient of the residual is that of the sum after the ReLU's backward pass, in the same memory if it may be
+ * overwritten. */
 enum ct_status ct__onednn_join_backward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);

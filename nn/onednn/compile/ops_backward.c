@@ -63,6 +63,7 @@ static enum ct_status lower_pool(struct onednn_program *p, int id)
 
 	if (node->op == CT_OP_GLOBAL_AVG_POOL) {
 		const int *dims = ct__dnnl_desc_dims(v->kept.src_desc);
+
 		w = (struct ct_window){dims[2], dims[3], 1, 1, 0, 0, 1, 1};
 	}
 	const struct ct_dnnl_spec spec = {.op = CT_DNNL_POOL_BACKWARD,

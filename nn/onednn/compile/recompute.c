@@ -22,6 +22,7 @@ static bool leaves_block(const struct onednn_program *p, int id)
 {
 	for (int user = id + 1; user < ct_graph_n_nodes(p->base.graph); user++) {
 		const struct ct_node *n = ct__onednn_node(p, user);
+
 		if ((n->in[0] == id || n->in[1] == id) && n->block != block_of(p, id))
 			return true;
 	}
@@ -64,6 +65,7 @@ static void find_kept(const struct onednn_program *p, struct block *b)
 	}
 	for (int id = b->first; id <= b->last; id++) {
 		const int root = result_of(p, id);
+
 		b->again[id] = root < 0 || !b->kept[root];
 	}
 }

@@ -20,6 +20,7 @@ void ct__dnnl_descs_free(ct_dnnl *c)
 {
 	while (c->descs) {
 		ct_dnnl_desc *d = c->descs;
+
 		c->descs = d->next;
 		destroy_desc(d);
 	}

@@ -171,6 +171,7 @@ void ct__dnnl_close(ct_dnnl *c)
 		return;
 	while (c->prims) {
 		ct_dnnl_prim *p = c->prims;
+
 		c->prims = p->next;
 		if (p->primitive)
 			dnnl_primitive_destroy(p->primitive);

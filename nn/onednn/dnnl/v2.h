@@ -140,6 +140,7 @@ static dnnl_status_t dnnl_pooling_forward_primitive_desc_create(pd_out pd, dnnl_
 {
 	if (gaps[0] == 0 && gaps[1] == 0) {
 		dnnl_pooling_desc_t d;
+
 		INIT(dnnl_pooling_forward_desc_init(&d, prop, alg, src, dst, stride, kernel, pad_l, pad_r));
 		return dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
 	}
@@ -155,6 +156,7 @@ static dnnl_status_t dnnl_pooling_backward_primitive_desc_create(pd_out pd, dnnl
 {
 	if (gaps[0] == 0 && gaps[1] == 0) {
 		dnnl_pooling_desc_t d;
+
 		INIT(dnnl_pooling_backward_desc_init(&d, alg, diff_src, diff_dst, stride, kernel, pad_l, pad_r));
 		return dnnl_primitive_desc_create(pd, &d, attr, e, hint);
 	}

@@ -41,6 +41,7 @@ static void normalise_image(const struct images *im, size_t i)
 		const float scale = im->scale[c], shift = im->shift[c];
 		const uint8_t *from = im->x + i * im->plane * im->channels + c;
 		float *restrict to = (float *)im->y + (i * im->channels + c) * im->plane;
+
 		if (im->channels == 1) {
 			for (size_t j = 0; j < im->plane; j++)
 				to[j] = (float)from[j] * scale + shift;
@@ -69,6 +70,7 @@ static void normalise_images_bf16(void *arg, int64_t begin, int64_t end)
 			const uint16_t *table = im->table[c];
 			const uint8_t *from = im->x + i * im->plane * im->channels + c;
 			uint16_t *restrict to = (uint16_t *)im->y + (i * im->channels + c) * im->plane;
+
 			for (size_t j = 0; j < im->plane; j++)
 				to[j] = table[from[im->channels * j]];
 		}
@@ -191,6 +193,7 @@ static void scale_row_range(void *arg, int64_t begin, int64_t end)
 	for (int64_t i = begin; i < end; i++) {
 		const size_t at = (size_t)i * r->n;
 		const float factor = r->factor[i];
+
 		for (size_t j = 0; j < r->n; j++)
 			r->out[at + j] = r->in[at + j] * factor;
 	}

@@ -119,6 +119,7 @@ static void moments_of_block(const struct ct_norm *p, int block, const double *s
 {
 	for (int c = block * CT_LANES; c < block * CT_LANES + channels_of(p, block); c++) {
 		double mean = sums[c] / count, variance = sums[p->channels + c] / count - mean * mean;
+
 		p->mean[c] = (float)mean;
 		p->variance[c] = variance > 0 || isnan(variance) ? (float)variance : 0;
 	}
@@ -128,10 +129,12 @@ CT_INLINE void forward_loop(const struct ct_norm *p, struct lanes k, size_t firs
 {
 	for (size_t i = first; i < first + (size_t)p->plane; i++) {
 		ct_vec z = norm_of(ct_vec_load(p->x, i, bf16), &k);
+
 		if (residual)
 			z += ct_vec_load(p->residual, i, bf16);
 		if (relu) {
 			ct_ivec cut = z <= ct_vec_every(0); /* NaN passes */
+
 			z = ct_vec_choose(cut, ct_vec_every(0), z);
 			if (residual && p->mask)
 				p->mask[i] = ct_vec_bits(~cut);
@@ -205,16 +208,19 @@ CT_INLINE void gradient_loop(const struct ct_norm *p, struct lanes k, size_t fir
 		const size_t left = (size_t)p->plane - from, n = left < CT_NORM_CHUNK ? left : CT_NORM_CHUNK;
 		ct_vec sum[2] = {{0}}, dot[2] = {{0}};
 		size_t i = first + from;
+
 		for (; i + 2 <= first + from + n; i += 2) {
 			for (size_t j = 0; j < 2; j++) {
 				ct_vec x = ct_vec_load(p->x, i + j, bf16),
 				       d = let_through(p, &k, x, i + j, bf16, relu, two);
+
 				sum[j] += d;
 				dot[j] += d * (x - k.mean);
 			}
 		}
 		for (; i < first + from + n; i++) {
 			ct_vec x = ct_vec_load(p->x, i, bf16), d = let_through(p, &k, x, i, bf16, relu, two);
+
 			sum[0] += d;
 			dot[0] += d * (x - k.mean);
 		}
@@ -289,6 +295,7 @@ CT_INLINE void backward_loop(const struct ct_norm *p, struct lanes k, float fact
 
 	for (size_t i = first; i < first + (size_t)p->plane; i++) {
 		ct_vec x = ct_vec_load(p->x, i, bf16), d = cut(p, &k, x, ct_vec_load(dy, i, bf16), i, relu);
+
 		if (residual)
 			ct_vec_store(p->dresidual, i, d, bf16);
 		ct_vec_store(p->dx, i, slope * d + (k.base - (x - k.mean) * k.tilt), bf16);
@@ -354,6 +361,7 @@ static void backward_range(void *arg, int64_t begin, int64_t end)
 
 	for (int i = (int)end - 1; i >= (int)begin; i--) {
 		const struct lanes k = backward_lanes(j->p, i % blocks, j->sums, j->count);
+
 		backward_plane(j->p, &k, i / blocks, i % blocks);
 	}
 }
@@ -406,6 +414,7 @@ static void forward_blocks(void *arg, int64_t begin, int64_t end)
 
 	for (int b = (int)begin; b < (int)end; b++) {
 		struct ct_norm_partial total = {{0}, {0}}, part;
+
 		for (int row = 0; row < p->n; row++) {
 			sums_of_plane(p, row, b, &part);
 			add_partial(&total, &part);
@@ -426,6 +435,7 @@ static void backward_blocks(void *arg, int64_t begin, int64_t end)
 	for (int b = (int)begin; b < (int)end; b++) {
 		const struct lanes k = lanes_of(p, b);
 		struct ct_norm_partial total = {{0}, {0}}, part;
+
 		for (int row = 0; row < p->n; row++) {
 			gradient_plane(p, k, row, b, &part);
 			add_partial(&total, &part);

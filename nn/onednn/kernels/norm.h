@@ -38,11 +38,10 @@ struct ct_norm {
 	struct ct_norm_partial *partials; /* scratch: ct__norm_scratch_bytes */
 
 	/* backward */
-	const void *dy,
-		*dy2; /* dy2 may be NULL. Otherwise the gradient of y is dy + dy2, and the first pass writes it, after
-		       * the ReLU, to dresidual */
-	void *dx;     /* may be x; may be dy if dresidual is NULL; may be dresidual if dy2 is set */
-	void *dresidual;       /* the gradient after the ReLU, or NULL; may be dy or dy2 */
+	const void *dy, *dy2; /* dy2 may be NULL. Otherwise the gradient of y is dy + dy2, and the first pass writes it,
+			       * after the ReLU, to dresidual */
+	void *dx;             /* may be x; may be dy if dresidual is NULL; may be dresidual if dy2 is set */
+	void *dresidual;      /* the gradient after the ReLU, or NULL; may be dy or dy2 */
 	float *dgamma, *dbeta; /* [C] */
 };
 

@@ -56,6 +56,7 @@ static void sum_partials(const struct ct_norm_pool *p, int channel, double *a, d
 	*a = *b = 0;
 	for (int i = 0; i < p->shape.n; i++) {
 		const struct ct_norm_partial *part = &p->partials[i * blocks + channel / CT_LANES];
+
 		*a += part->a[lane];
 		*b += part->b[lane];
 	}
@@ -114,6 +115,7 @@ CT_INLINE void pool_window(const struct ct_norm_pool *p, ptrdiff_t corner, struc
 			ct_vec v = ct_vec_load(p->x, (size_t)(corner + r * w.pitch + s), bf16);
 			ct_vec z = (v - k->mean) * k->slope + k->shift;
 			ct_ivec larger = ~(z <= best);
+
 			best = ct_vec_choose(larger, z, best);
 			from = ct_vec_choose(larger, v, from);
 			at = (larger & (r * w.columns + s)) | (~larger & at);
@@ -148,8 +150,10 @@ CT_INLINE void pool_plane(const struct ct_norm_pool *p, const struct lanes *lane
 	for (int oh = 0; oh < p->shape.out.h; oh++) {
 		const int h = oh * win.stride_h - win.pad_h;
 		const ptrdiff_t row = (ptrdiff_t)in + (ptrdiff_t)h * s.w;
+
 		for (int ow = 0; ow < p->shape.out.w; ow++, out++) {
 			const int w = ow * win.stride_w - win.pad_w;
+
 			if (h >= 0 && w >= 0 && h + win.r <= s.h && w + win.s <= s.w)
 				pool_window(p, row + w, whole, &k, out, bf16);
 			else
@@ -214,6 +218,7 @@ void ct__norm_pool_forward(struct ct_norm_pool *p)
 	ct_parallel_for(p->threads, planes, 1, statistics_range, p);
 	for (int c = 0; c < p->shape.channels; c++) {
 		double sum, squares;
+
 		sum_partials(p, c, &sum, &squares);
 		double mean = sum / count, variance = squares / count - mean * mean;
 		p->mean[c] = (float)mean;
@@ -233,9 +238,11 @@ CT_INLINE void gradient_loop(const struct ct_norm_pool *p, int plane, bool bf16)
 	memset(out, 0, sizeof(*out));
 	for (size_t i = start; i < start + n; i += CT_NORM_CHUNK) {
 		ct_vec sum = {0}, dot = {0};
+
 		for (size_t j = i; j < start + n && j < i + CT_NORM_CHUNK; j++) {
 			ct_ivec cut = ct_vec_widen(taps[j]) == CUT;
 			ct_vec d = ct_vec_choose(cut, ct_vec_every(0), ct_vec_load(p->dy, j, bf16));
+
 			sum += d;
 			dot += d * (ct_vec_load(p->picked, j, bf16) - mean);
 		}
@@ -291,6 +298,7 @@ CT_INLINE ct_vec gathered(const struct ct_norm_pool *p, struct ct_window win, si
 		for (int ow = columns.first; ow < columns.end; ow++) {
 			const size_t at = o + (size_t)oh * (size_t)p->shape.out.w + (size_t)ow;
 			const int tap = (h + win.pad_h - oh * win.stride_h) * win.s + w + win.pad_w - ow * win.stride_w;
+
 			sum += ct_vec_choose(ct_vec_widen(taps[at]) == tap, ct_vec_load(p->dy, at, bf16),
 					     ct_vec_every(0));
 		}
@@ -313,9 +321,11 @@ CT_INLINE void backward_loop(const struct ct_norm_pool *p, int plane, struct ct_
 
 	for (int h = 0; h < p->shape.in.h; h++) {
 		const struct span rows = windows_of(h, win.stride_h, win.pad_h, win.r, out_h);
+
 		for (int c = 0; c < p->shape.in.w; c++, i++) {
 			const struct span columns = windows_of(c, win.stride_w, win.pad_w, win.s, out_w);
 			const ct_vec d = gathered(p, win, o, h, c, rows, columns, bf16);
+
 			ct_vec_store(p->dx, i, d * k.slope + without_window(p, &k, i, bf16), bf16);
 		}
 	}
@@ -332,12 +342,15 @@ CT_INLINE void backward_tiles(const struct ct_norm_pool *p, int plane, bool bf16
 	for (int h = 0; h < p->shape.in.h; h++) {
 		const size_t i = (size_t)plane * in_plane(p) + (size_t)h * w, at = o + (size_t)(h / 2) * out_w;
 		const size_t tiles = h / 2 < p->shape.out.h ? out_w : 0;
+
 		for (size_t c = 0; c < tiles; c++) {
 			const ct_vec d = ct_vec_load(p->dy, at + c, bf16) * k.slope;
 			const ct_ivec tap = ct_vec_widen(taps[at + c]);
+
 			for (int s = 0; s < 2; s++) {
 				const ct_vec given = ct_vec_choose(tap == 2 * (h % 2) + s, d, ct_vec_every(0));
 				const size_t to = i + 2 * c + (size_t)s;
+
 				ct_vec_store(p->dx, to, given + without_window(p, &k, to, bf16), bf16);
 			}
 		}
@@ -377,6 +390,7 @@ void ct__norm_pool_backward(struct ct_norm_pool *p)
 	ct_parallel_for(p->threads, planes, 1, gradients_range, p);
 	for (int c = 0; c < p->shape.channels; c++) {
 		double sum, dot;
+
 		sum_partials(p, c, &sum, &dot);
 		p->dbeta[c] = (float)sum;
 		p->dgamma[c] = (float)(dot / sqrt((double)p->variance[c] + (double)p->shape.eps));

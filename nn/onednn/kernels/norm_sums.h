@@ -28,12 +28,14 @@ CT_INLINE void ct_norm_chunk(const void *x, size_t first, size_t n, bool bf16, s
 	for (; i + 4 <= n; i += 4) {
 		for (size_t k = 0; k < 4; k++) {
 			ct_vec d = ct_vec_load(x, first + i + k, bf16) - middle;
+
 			s[k] += d;
 			q[k] += d * d;
 		}
 	}
 	for (; i < n; i++) {
 		ct_vec d = ct_vec_load(x, first + i, bf16) - middle;
+
 		s[0] += d;
 		q[0] += d * d;
 	}
@@ -41,6 +43,7 @@ CT_INLINE void ct_norm_chunk(const void *x, size_t first, size_t n, bool bf16, s
 	for (int l = 0; l < CT_LANES; l++) {
 		/* x = m + d: sum x = n m + sum d, sum x^2 = sum d^2 + 2m sum d + n m^2 */
 		double m = (double)middle[l], d = (double)sum[l];
+
 		out->a[l] += (double)n * m + d;
 		out->b[l] += (double)squares[l] + m * (2 * d + (double)n * m);
 	}

@@ -49,8 +49,8 @@ static enum ct_status bind_tasks(struct onednn_program *p)
 	return CT_OK;
 }
 
-/* Allocates enough memory for all programs of the context of `for_program` and for this program, and binds them again. The
- * old arena is freed first, because both arenas together would raise the run's peak memory. */
+/* Allocates enough memory for all programs of the context of `for_program` and for this program, and binds them again.
+ * The old arena is freed first, because both arenas together would raise the run's peak memory. */
 static enum ct_status make_arena(const struct onednn_program *for_program)
 {
 	struct onednn_memory *m = ct__onednn_memory(for_program);
@@ -118,8 +118,10 @@ static enum ct_status rebind(struct onednn_program *p, enum onednn_where where, 
 {
 	for (int i = 0; i < p->n_tasks; i++) {
 		struct onednn_task *t = &p->tasks[i];
+
 		for (int j = 0; j < t->n_args && t->kind != ONEDNN_INPUT; j++) {
 			struct onednn_ref ref = t->args[j].ref;
+
 			if (ref.where != where || (id >= 0 && ref.id != id))
 				continue;
 			void *at = x ? (void *)(uintptr_t)x : ct__onednn_at(p, ref); /* the input is only read */

@@ -7,6 +7,7 @@ enum ct_status ct__onednn_buffer(struct onednn_program *p, size_t bytes, int *ou
 	if (p->n_buffers == p->cap_buffers) {
 		int cap = p->cap_buffers ? 2 * p->cap_buffers : 32;
 		struct ct_plan_buffer *b;
+
 		CT_TRY_ALLOC(b = ct_realloc(p->buffers, (size_t)cap, sizeof(*b)));
 		p->buffers = b;
 		p->cap_buffers = cap;
@@ -21,6 +22,7 @@ enum ct_status ct__onednn_task(struct onednn_program *p, enum onednn_kind kind, 
 	if (p->n_tasks == p->cap_tasks) {
 		int cap = p->cap_tasks ? 2 * p->cap_tasks : 32;
 		struct onednn_task *t;
+
 		CT_TRY_ALLOC(t = ct_realloc(p->tasks, (size_t)cap, sizeof(*t)));
 		p->tasks = t;
 		p->cap_tasks = cap;

@@ -1,10 +1,10 @@
 /* A compiled program of the oneDNN engine. A compilation builds it in the following passes.
  *
- *   fuse     (compile/fuse.h)    decides which nodes of the graph are computed together        fills value.fusion, value.fold
- *   lower    (compile/compile.h) lets primitives choose layouts and appends tasks              fills the rest of value
- *   memory   (nn/memory_plan.h)  assigns every buffer a place in the arena                     fills buffer.offset, memory
- *   bind     (program/bind.h)    turns buffers and parameters of tasks into addresses          fills task.ptr, task.call, binding
- *   run      (run/run.h)         executes the tasks                                            uses pass
+ *   fuse     (compile/fuse.h)    decides which nodes of the graph are computed together        fills value.fusion,
+ * value.fold lower    (compile/compile.h) lets primitives choose layouts and appends tasks              fills the rest
+ * of value memory   (nn/memory_plan.h)  assigns every buffer a place in the arena                     fills
+ * buffer.offset, memory bind     (program/bind.h)    turns buffers and parameters of tasks into addresses fills
+ * task.ptr, task.call, binding run      (run/run.h)         executes the tasks uses pass
  *
  * A program is a list of tasks, first those of the forward pass, then those of the backward pass. Tasks refer to
  * buffers by number. A buffer is live from the first to the last task that has it as an argument. docs/ONEDNN.md has an
@@ -22,8 +22,8 @@ enum { ONEDNN_NONE = -1 };
 /* Alignment of the arena and of the buffers in it, in bytes. */
 enum { ONEDNN_ALIGN = 64 };
 
-/* The memory for the values of all programs of a context. Because only one program runs at a time, this memory is only as
- * large as the largest program needs. */
+/* The memory for the values of all programs of a context. Because only one program runs at a time, this memory is only
+ * as large as the largest program needs. */
 struct onednn_memory {
 	char *arena;
 	size_t bytes;
@@ -62,7 +62,8 @@ enum onednn_kind {
 	ONEDNN_MULTIPLY,      /* [out, a, b] out = a * b */
 	ONEDNN_ROW_FACTORS,   /* draws one factor for each row, for a drop path node [out] */
 	ONEDNN_SCALE_ROWS,    /* [out, in, factors] multiplies each row by its factor; `n`: elements of a row */
-	ONEDNN_RUNNING_STATS, /* [running mean, running variance, batch mean, batch variance] updates the running ones */
+	ONEDNN_RUNNING_STATS, /* [running mean, running variance, batch mean, batch variance] updates the running ones
+			       */
 	ONEDNN_NORM, /* batch norm by ctrain's kernels: enum onednn_norm_arg; `n` is 1 if the statistics already
 		      * exist */
 	ONEDNN_NORM_BACKWARD,       /* enum onednn_norm_arg */
@@ -75,8 +76,9 @@ enum onednn_kind {
 	ONEDNN_FOLD,       /* computes folded weights: enum onednn_fold_arg */
 	ONEDNN_LOSS,       /* [logits, gradient of the sum of the row losses (in training)] */
 	ONEDNN_LOSS_SCALE, /* [out, in] out = in * the scale of the backward pass */
-	ONEDNN_OUTPUT,          /* [in] copies the output of a stage to the caller; `n`: elements of a row */
-	ONEDNN_OUTPUT_GRADIENT, /* [out] copies the gradient of the output from the caller; `n`: elements of the batch */
+	ONEDNN_OUTPUT,     /* [in] copies the output of a stage to the caller; `n`: elements of a row */
+	ONEDNN_OUTPUT_GRADIENT, /* [out] copies the gradient of the output from the caller; `n`: elements of the batch
+				 */
 	ONEDNN_INPUT_GRADIENT,  /* [in] copies the gradient of the input to the caller; `n`: elements of the batch */
 	ONEDNN_SLICE_DONE       /* the gradient of parameter `n` is final */
 };
@@ -190,7 +192,7 @@ struct onednn_kept {
 	enum onednn_norm norm;        /* Norm: its implementation. */
 	int mean, variance;           /* Norm in training: buffers of the batch statistics. */
 	int workspace; /* Max pool, and norm with ReLU: oneDNN's workspace. Norm in a sum: one bit per element, which is
-		        * set if the ReLU keeps the element. */
+			* set if the ReLU keeps the element. */
 	int mask;      /* Dropout: factors in the layout of the value. Drop path: one factor for each row. */
 	int picked;    /* Norm with pool: the inputs at the maxima. */
 	int taps;      /* Norm with pool: the positions of the maxima in their kernels. */

@@ -31,6 +31,7 @@ static void fold_rows(void *arg, int64_t begin, int64_t end)
 		const float scale = at[ONEDNN_FOLD_GAMMA][k] / sqrtf(at[ONEDNN_FOLD_VARIANCE][k] + f->eps);
 		const float *w = at[ONEDNN_FOLD_WEIGHTS] + (size_t)k * f->row;
 		float *out = at[ONEDNN_FOLD_WEIGHTS_OUT] + (size_t)k * f->row;
+
 		for (size_t i = 0; i < f->row; i++)
 			out[i] = w[i] * scale;
 		at[ONEDNN_FOLD_BIAS_OUT][k] =

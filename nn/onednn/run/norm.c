@@ -111,7 +111,8 @@ static enum ct_status plain_forward(struct onednn_program *p, const struct onedn
 	double *stat = (double *)(void *)t->ptr[ONEDNN_NORM_MEAN];
 
 	if (node->fixed_stats) {
-		ct_batch_norm_running(node, t->ptr[ONEDNN_NORM_RUNNING_MEAN], t->ptr[ONEDNN_NORM_RUNNING_VARIANCE], stat);
+		ct_batch_norm_running(node, t->ptr[ONEDNN_NORM_RUNNING_MEAN], t->ptr[ONEDNN_NORM_RUNNING_VARIANCE],
+				      stat);
 		ct_batch_norm_forward(node, p->base.n, t->ptr[ONEDNN_NORM_X], t->ptr[ONEDNN_NORM_GAMMA],
 				      t->ptr[ONEDNN_NORM_BETA], stat, t->ptr[ONEDNN_NORM_Y]);
 		return CT_OK;
@@ -193,7 +194,8 @@ enum ct_status ct__onednn_run_norm(struct onednn_program *p, const struct onednn
 	case ONEDNN_NORM_PLAIN_BACKWARD:
 		return plain_backward(p, t);
 	case ONEDNN_ROW_FACTORS:
-		ct_drop_path_mask(p->base.net->opts.seed, p->base.net->state->step.step, ct__onednn_node(p, t->node)->origin, p->pass.batch->first,
+		ct_drop_path_mask(p->base.net->opts.seed, p->base.net->state->step.step,
+				  ct__onednn_node(p, t->node)->origin, p->pass.batch->first,
 				  ct__onednn_node(p, t->node)->p, p->pass.batch->n, t->ptr[0]);
 		return CT_OK;
 	default:

@@ -21,6 +21,7 @@ static void load_input(const struct onednn_program *p, float *x)
 
 	if (ct__onednn_type(p) == CT_DNNL_BF16) {
 		uint16_t *y = (uint16_t *)x;
+
 		if (bytes)
 			ct__onednn_normalise_bf16(threads, b->x, b->n, s, net->opts.mean, net->opts.std, y);
 		else
@@ -193,6 +194,7 @@ enum ct_status ct__onednn_run(struct onednn_program *p, int begin, int end)
 	ct_parallel_use_threads(p->base.net->engine->threads);
 	for (int i = (int)begin; i < (int)end; i++) {
 		const struct onednn_task *t = &p->tasks[i];
+
 		if (t->when_stale && !p->values[t->node].fold.stale)
 			continue;
 		int64_t start = p->base.profile ? ct_now_ns() : 0;

@@ -32,6 +32,7 @@ CT_INLINE void product_block(const ct_vec *v, size_t v_step, const ct_vec *u, in
 		sum[i] = (ct_vec){0};
 	for (int c = 0; c < blocks; c++, v += v_step) {
 		const float *x = (const float *)v;
+
 		for (int l = 0; l < CT_LANES; l++, u += cols) {
 			CT_UNROLL
 			for (int r = 0; r < rows; r++) {
@@ -89,6 +90,7 @@ static void result_points(const ct_vec *m, int tiles, int blocks, int j, ct_vec 
 
 	for (size_t i = 0; i < step; i++) {
 		ct_vec a[POINTS], y[RESULTS];
+
 		for (int p = 0; p < POINTS; p++)
 			a[p] = m[(size_t)p * step + i];
 		result_transform(a, y);
@@ -104,6 +106,7 @@ CT_INLINE void result_row(const ct_vec *half, int tiles, const ct_vec *bias, con
 	for (int t = 0; t < tiles; t++, half += RESULTS * POINTS, row += RESULTS) {
 		const int n = w - t * RESULTS;
 		ct_vec o[RESULTS];
+
 		result_transform(half, o);
 		for (int i = 0; i < RESULTS; i++) {
 			o[i] += *bias;
@@ -134,6 +137,7 @@ static void results(const struct correlation *c, struct ct__winograd_unit u, str
 			half + ((size_t)from_k * (size_t)u.tiles + (size_t)row * (size_t)tiles_w) * RESULTS * POINTS;
 		size_t to = (((size_t)n * (size_t)c->blocks + (size_t)k) * (size_t)c->h + (size_t)h) * (size_t)c->w;
 		ct_vec bias = c->bias ? c->bias[k] : (ct_vec){0};
+
 		for (int r = 0; r < RESULTS && h + r < c->h; r++, to += (size_t)c->w, from += POINTS) {
 			if (c->in.bf16)
 				result_row(from, tiles_w, &bias, c->relu, c->sum, true, c->w, c->out, to);
@@ -188,6 +192,7 @@ static void transform_weights(const ct_vec *g, size_t step, ct_vec *u, size_t u_
 
 	for (int s = 0; s < TAPS; s++) {
 		ct_vec column[TAPS], v[POINTS];
+
 		for (int r = 0; r < TAPS; r++)
 			column[r] = g[(size_t)(r * TAPS + s) * step];
 		weights_transform(column, v);
@@ -196,6 +201,7 @@ static void transform_weights(const ct_vec *g, size_t step, ct_vec *u, size_t u_
 	}
 	for (int i = 0; i < POINTS; i++) {
 		ct_vec v[POINTS];
+
 		weights_transform(half[i], v);
 		for (int j = 0; j < POINTS; j++)
 			u[(size_t)(j * POINTS + i) * u_step] = v[j];

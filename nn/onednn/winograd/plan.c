@@ -96,6 +96,7 @@ struct ct__winograd_grid ct__winograd_grid(const struct ct_winograd_shape *s, en
 		g.units = (s->n + g.images - 1) / g.images;
 	} else {
 		const int rows = g.tiles_w < unit ? (unit + (s->taps == 3 ? g.tiles_w / 2 : 0)) / g.tiles_w : 1;
+
 		g.images = 1;
 		g.units_per_image = (g.tiles_h + rows - 1) / rows;
 		g.rows = (g.tiles_h + g.units_per_image - 1) / g.units_per_image;

@@ -24,6 +24,7 @@ CT_INLINE void gradient_row(const void *y, size_t row, const bool bf16, int w, i
 	for (int t = 0; t < tiles; t++, to += POINTS) {
 		const int left = t * RESULTS;
 		ct_vec q[RESULTS], v[POINTS];
+
 		for (int j = 0; j < RESULTS; j++)
 			q[j] = left + j < w ? ct_vec_load(y, row + (size_t)(left + j), bf16) : (ct_vec){0};
 		*sum += (q[0] + q[1]) + (q[2] + q[3]);
@@ -42,8 +43,10 @@ static void gradient_columns(const struct image *im, const struct ct__winograd_g
 	for (int j = 0; j < (u.n1 - u.n0) * blocks; j++) {
 		const int k = im->range.begin + j % blocks, i = (u.n0 + j / blocks) * im->blocks + k;
 		ct_vec sum = {0};
+
 		for (int h = u.r0 * RESULTS; h < u.r1 * RESULTS; h++, columns += pitch) {
 			const size_t row = ((size_t)i * (size_t)im->h + (size_t)h) * (size_t)im->w;
+
 			if (h < im->h && im->bf16)
 				gradient_row(im->at, row, true, im->w, g->tiles_w, columns, &sum);
 			else if (h < im->h)
@@ -65,9 +68,11 @@ static void gradient_points(const ct_vec *columns, int blocks, const struct ct__
 	for (int i = 0; i < (u.n1 - u.n0) * blocks; i++) {
 		const ct_vec *from = columns + (size_t)i * (size_t)(rows * RESULTS) * pitch + j;
 		ct_vec *to = v + i % blocks * u.tiles + i / blocks * rows * g->tiles_w;
+
 		for (int r = 0; r < rows; r++, from += RESULTS * pitch) {
 			for (int t = 0; t < g->tiles_w; t++, to++) {
 				ct_vec q[RESULTS], o[POINTS];
+
 				for (int p = 0; p < RESULTS; p++)
 					q[p] = from[(size_t)p * pitch + (size_t)t * POINTS];
 				gradient_transform(q, o);
@@ -174,6 +179,7 @@ static void sum_groups(void *arg, int64_t begin, int64_t end)
 
 	for (size_t i = (size_t)begin * point; i < (size_t)end * point; i++) {
 		ct_vec sum = s->weights[i];
+
 		for (int g = 1; g < s->sizes.groups; g++)
 			sum += s->weights[(size_t)g * s->sizes.weights + i];
 		s->weights[i] = sum;
@@ -191,6 +197,7 @@ static void finish_channel(const struct sums *s, int c, int k)
 
 	for (size_t i = 0; i < POINTS; i++) {
 		ct_vec row[POINTS], g[TAPS];
+
 		for (size_t j = 0; j < POINTS; j++)
 			row[j] = u[(j * POINTS + i) * point];
 		weights_adjoint(row, g);
@@ -199,6 +206,7 @@ static void finish_channel(const struct sums *s, int c, int k)
 	}
 	for (int t = 0; t < TAPS; t++) {
 		ct_vec g[TAPS];
+
 		weights_adjoint(half[t], g);
 		for (int r = 0; r < TAPS; r++)
 			dw[(size_t)(r * TAPS + t) * CT_LANES] = g[r];
@@ -220,6 +228,7 @@ static void finish_blocks(void *arg, int64_t begin, int64_t end)
 
 	for (int i = (int)begin; i < (int)end; i++) {
 		const int k = i / s->x.blocks, c = i % s->x.blocks;
+
 		for (int l = 0; l < CT_LANES; l++)
 			finish_channel(s, c * CT_LANES + l, k);
 		if (c == 0 && s->op->db)

@@ -63,6 +63,7 @@ CT_INLINE ct_vec *panel(ct_vec *u, int n_c, int n_blocks, int c, int k)
 CT_INLINE void input_transform(const ct_vec d[POINTS], ct_vec v[POINTS])
 {
 	ct_vec even = d[2] + d[6] - 4.25f * d[4], odd = d[1] + d[5] - 4.25f * d[3];
+
 	v[0] = d[0] - d[6] + 5.25f * (d[4] - d[2]);
 	v[1] = even + odd;
 	v[2] = even - odd;
@@ -82,6 +83,7 @@ CT_INLINE void result_transform(const ct_vec m[POINTS], ct_vec y[RESULTS])
 {
 	ct_vec s1 = m[1] + m[2], d1 = m[1] - m[2], s2 = m[3] + m[4], d2 = m[3] - m[4], s3 = m[5] + m[6],
 	       d3 = m[5] - m[6];
+
 	y[0] = (m[0] + s1) + (s2 + s3);
 	y[1] = d1 + 2.0f * d2 + 0.5f * d3;
 	y[2] = s1 + 4.0f * s2 + 0.25f * s3;
@@ -92,6 +94,7 @@ CT_INLINE void result_transform(const ct_vec m[POINTS], ct_vec y[RESULTS])
 CT_INLINE void gradient_transform(const ct_vec q[RESULTS], ct_vec v[POINTS])
 {
 	ct_vec even = q[0] + q[2], odd = q[1] + q[3];
+
 	v[0] = q[0];
 	v[1] = even + odd;
 	v[2] = even - odd;
@@ -110,6 +113,7 @@ CT_INLINE void gradient_transform(const ct_vec q[RESULTS], ct_vec v[POINTS])
 CT_INLINE void weights_transform(const ct_vec g[TAPS], ct_vec u[POINTS])
 {
 	ct_vec even = g[0] + g[2] + g[4], odd = g[1] + g[3];
+
 	u[0] = g[0];
 	u[1] = D1 * (even + odd);
 	u[2] = D1 * (even - odd);
@@ -129,6 +133,7 @@ CT_INLINE void weights_adjoint(const ct_vec u[POINTS], ct_vec g[TAPS])
 {
 	ct_vec s1 = D1 * (u[1] + u[2]), d1 = D1 * (u[1] - u[2]), s2 = D2 * (u[3] + u[4]), d2 = D2 * (u[3] - u[4]);
 	ct_vec s3 = D3 * (u[5] + u[6]), d3 = D3 * (u[5] - u[6]);
+
 	g[0] = (u[0] + s1) + (s2 + s3);
 	g[1] = d1 + 2.0f * d2 + 0.5f * d3;
 	g[2] = s1 + 4.0f * s2 + 0.25f * s3;
@@ -146,6 +151,7 @@ CT_INLINE void weights_adjoint(const ct_vec u[POINTS], ct_vec g[TAPS])
 CT_INLINE void input_transform(const ct_vec d[POINTS], ct_vec v[POINTS])
 {
 	ct_vec even = d[4] - 4.0f * d[2], odd = d[3] - 4.0f * d[1];
+
 	v[0] = 4.0f * d[0] - 5.0f * d[2] + d[4];
 	v[1] = even + odd;
 	v[2] = even - odd;
@@ -160,6 +166,7 @@ CT_INLINE void input_transform(const ct_vec d[POINTS], ct_vec v[POINTS])
 CT_INLINE void result_transform(const ct_vec m[POINTS], ct_vec y[RESULTS])
 {
 	ct_vec s1 = m[1] + m[2], d1 = m[1] - m[2], s2 = m[3] + m[4], d2 = m[3] - m[4];
+
 	y[0] = (m[0] + s1) + s2;
 	y[1] = d1 + 2.0f * d2;
 	y[2] = s1 + 4.0f * s2;
@@ -170,6 +177,7 @@ CT_INLINE void result_transform(const ct_vec m[POINTS], ct_vec y[RESULTS])
 CT_INLINE void gradient_transform(const ct_vec q[RESULTS], ct_vec v[POINTS])
 {
 	ct_vec even = q[0] + q[2], odd = q[1] + q[3];
+
 	v[0] = q[0];
 	v[1] = even + odd;
 	v[2] = even - odd;
@@ -184,6 +192,7 @@ CT_INLINE void gradient_transform(const ct_vec q[RESULTS], ct_vec v[POINTS])
 CT_INLINE void weights_transform(const ct_vec g[TAPS], ct_vec u[POINTS])
 {
 	ct_vec even = D1 * (g[0] + g[2]), odd = D1 * g[1];
+
 	u[0] = D0 * g[0];
 	u[1] = even + odd;
 	u[2] = even - odd;
@@ -198,6 +207,7 @@ CT_INLINE void weights_transform(const ct_vec g[TAPS], ct_vec u[POINTS])
 CT_INLINE void weights_adjoint(const ct_vec u[POINTS], ct_vec g[TAPS])
 {
 	ct_vec s1 = D1 * (u[1] + u[2]), d1 = D1 * (u[1] - u[2]), s2 = D2 * (u[3] + u[4]), d2 = D2 * (u[3] - u[4]);
+
 	g[0] = (D0 * u[0] + s1) + s2;
 	g[1] = d1 + 2.0f * d2;
 	g[2] = (u[5] + s1) + 4.0f * s2;
@@ -210,6 +220,7 @@ CT_INLINE void input_row(const void *x, size_t row, const bool bf16, int w, int 
 	for (int t = 0; t < tiles; t++, to += POINTS) {
 		const int left = t * RESULTS - pad;
 		ct_vec d[POINTS], v[POINTS];
+
 		if (left >= 0 && left + POINTS <= w) {
 			for (int j = 0; j < POINTS; j++)
 				d[j] = ct_vec_load(x, row + (size_t)(left + j), bf16);
@@ -233,6 +244,7 @@ static void input_columns(const struct image *im, const struct ct__winograd_grid
 	for (int i = u.n0 * im->blocks; i < u.n1 * im->blocks; i++) {
 		for (int r = u.r0 * RESULTS; r < u.r1 * RESULTS + POINTS - RESULTS; r++, columns += pitch) {
 			const int h = r - im->pad_h;
+
 			if (h < 0 || h >= im->h)
 				memset(columns, 0, pitch * sizeof(ct_vec));
 			else if (im->bf16)
@@ -255,9 +267,11 @@ static void input_points(const ct_vec *columns, int blocks, const struct ct__win
 	for (int i = 0; i < (u.n1 - u.n0) * blocks; i++) {
 		const ct_vec *from = columns + (size_t)i * (size_t)(rows * RESULTS + POINTS - RESULTS) * pitch + j;
 		ct_vec *to = v + i % blocks * u.tiles + i / blocks * rows * g->tiles_w;
+
 		for (int r = 0; r < rows; r++, from += RESULTS * pitch) {
 			for (int t = 0; t < g->tiles_w; t++, to++) {
 				ct_vec d[POINTS], o[POINTS];
+
 				for (int p = 0; p < POINTS; p++)
 					d[p] = from[(size_t)p * pitch + (size_t)t * POINTS];
 				input_transform(d, o);

@@ -278,6 +278,7 @@ static void test_each_call_fails(void **state)
 					    "cudaMalloc",
 					    "cudaHostAlloc",
 					    "cudaMemset"};
+
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(calls); i++) {
 		ct_device *d = NULL;
@@ -438,15 +439,17 @@ static void test_suspects(void **state)
 	skip_on_gpu();
 	child = fork(); /* a process does not recover from the failure of a GPU */
 	if (child == 0) {
-		expect_error(fail_one_of(1, 20, &d), CT_DEVICE,
-			     "work has failed, probably one of 20 kernels from \"layer 1: fill\" to \"layer 20: fill\": cudaE");
+		expect_error(
+			fail_one_of(1, 20, &d), CT_DEVICE,
+			"work has failed, probably one of 20 kernels from \"layer 1: fill\" to \"layer 20: fill\": cudaE");
 		_exit(0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	expect_error(fail_one_of(1, 3, &d), CT_DEVICE,
-		     "cudaStreamQuery reports that work has failed, probably one of \"layer 1: fill\", \"layer 2: fill\", "
-		     "\"layer 3: fill\": cudaErrorIllegalAddress");
+	expect_error(
+		fail_one_of(1, 3, &d), CT_DEVICE,
+		"cudaStreamQuery reports that work has failed, probably one of \"layer 1: fill\", \"layer 2: fill\", "
+		"\"layer 3: fill\": cudaErrorIllegalAddress");
 	assert_non_null(strstr(ct_error_hint_text(), "CUDA_LAUNCH_BLOCKING=1 ctrain CONFIG train.cuda_graph=off"));
 	ct_device_close(d);
 	assert_int_equal(soft_gpu_live(), 0);

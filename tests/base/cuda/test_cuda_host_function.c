@@ -1,5 +1,5 @@
-/* Functions of the host in streams of the CUDA device (ct_stream_run), on the software GPU: order, recordings, functions
- * that wait, and functions that fail. */
+/* Functions of the host in streams of the CUDA device (ct_stream_run), on the software GPU: order, recordings,
+ * functions that wait, and functions that fail. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -93,7 +93,8 @@ static void stuck(struct ct_world *world, void *arg)
 	CHECK(open_comm_of(world, arg, &r) < 0 && !r.c);
 	CHECK(says("ncclCommInitRankConfig has not finished within 0.5 s; "));
 	if (s->variant == 1)
-		CHECK(says("; NCCL has not connected rank 0 (pid") && says("), rank 1 (pid") && !says("), rank 2 (pid"));
+		CHECK(says("; NCCL has not connected rank 0 (pid") && says("), rank 1 (pid") &&
+		      !says("), rank 2 (pid"));
 	else
 		CHECK(says("; all ranks have begun, but no rank has connected"));
 	CHECK(ct_error_status() != CT_TIMEOUT || strstr(ct_error_hint_text(), "NCCL_DEBUG=INFO"));

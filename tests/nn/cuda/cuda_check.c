@@ -14,7 +14,8 @@ void open_engine(bool cuda, ct_device **device, ct_engine **engine)
 	}
 }
 
-void cuda_rig_open(struct cuda_rig *r, const char *layers, int size, int classes, int rows, const struct ct_net_opts *opts)
+void cuda_rig_open(struct cuda_rig *r, const char *layers, int size, int classes, int rows,
+		   const struct ct_net_opts *opts)
 {
 	const size_t n = (size_t)rows * 3 * (size_t)size * (size_t)size;
 

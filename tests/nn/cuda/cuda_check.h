@@ -17,7 +17,8 @@ struct cuda_rig {
 	void *x, *labels;
 };
 /* Creates a net for images [3,size,size], and `rows` images with labels. */
-void cuda_rig_open(struct cuda_rig *r, const char *layers, int size, int classes, int rows, const struct ct_net_opts *opts);
+void cuda_rig_open(struct cuda_rig *r, const char *layers, int size, int classes, int rows,
+		   const struct ct_net_opts *opts);
 void cuda_rig_close(struct cuda_rig *r);
 /* The first n images. */
 struct ct_batch cuda_rig_batch(const struct cuda_rig *r, int n);

@@ -1,6 +1,6 @@
-/* The CUDA engine, in each precision, without and with fusion, against the engine "ref" in fp32, in the cases of tests/nn/op_cases.c: a
- * training step with and without accumulation, running statistics, an update of the optimizer and an evaluation. Runs on the
- * software GPU with the stand-in of cuDNN, and on a real GPU. */
+/* The CUDA engine, in each precision, without and with fusion, against the engine "ref" in fp32, in the cases of
+ * tests/nn/op_cases.c: a training step with and without accumulation, running statistics, an update of the optimizer
+ * and an evaluation. Runs on the software GPU with the stand-in of cuDNN, and on a real GPU. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -12,9 +12,9 @@
 
 enum { TRAINING_STEPS = 2, LOSS_SCALE = 1024 };
 
-/* Tolerances relative to the norm of a tensor, and in fp32 of each element to the largest one. Nine of ten gradients must be within
- * `gradients`. The others may differ by `far`: where the input of a ReLU is nearly 0, or two elements of a pool are nearly equal,
- * rounding sends the gradient another way. */
+/* Tolerances relative to the norm of a tensor, and in fp32 of each element to the largest one. Nine of ten gradients
+ * must be within `gradients`. The others may differ by `far`: where the input of a ReLU is nearly 0, or two elements of
+ * a pool are nearly equal, rounding sends the gradient another way. */
 static const struct precision {
 	enum ct_precision id;
 	double tolerance, gradients, far;
@@ -209,7 +209,8 @@ static void compare_elements(const struct check *k, const char *what, const floa
 	}
 }
 
-/* floor: a value below which differences do not matter. Returns the norm of the error relative to that of the tensor. */
+/* floor: a value below which differences do not matter. Returns the norm of the error relative to that of the tensor.
+ */
 static double compare_within(const struct check *k, double tolerance, const char *what, const float *got,
 			     const float *want, size_t n, double floor)
 {

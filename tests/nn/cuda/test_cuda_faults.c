@@ -46,6 +46,7 @@ static void test_suspects(void **state)
 	(void)state;
 	for (int recorded = 0; recorded < 2; recorded++) {
 		const pid_t child = fork(); /* a process does not recover from the failure of a GPU */
+
 		if (child == 0) {
 			fail_before_a_plan(recorded);
 			_exit(0);

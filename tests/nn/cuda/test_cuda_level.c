@@ -1,5 +1,5 @@
-/* What level 1 of the CUDA engine changes: fewer tasks, values that are not stored, weights with folded norms. The results are compared
- * with those of level 0. */
+/* What level 1 of the CUDA engine changes: fewer tasks, values that are not stored, weights with folded norms. The
+ * results are compared with those of level 0. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -122,7 +122,8 @@ static double largest_difference(const float *a, const float *b)
 	return d;
 }
 
-/* Weights are folded again if and only if parameters or statistics have changed, or another program has used the memory. */
+/* Weights are folded again if and only if parameters or statistics have changed, or another program has used the
+ * memory. */
 static void test_folding_follows_changes(void **state)
 {
 	struct cuda_rig f, unfused;

@@ -151,7 +151,8 @@ static void test_no_memory(void **state)
 	close_rig(&f);
 }
 
-/* A step with accumulation writes gradients to two arenas in turn. The variant packs for both are made once, and again when memory moves. */
+/* A step with accumulation writes gradients to two arenas in turn. The variant packs for both are made once, and again
+ * when memory moves. */
 static void test_accumulation(void **state)
 {
 	int packs[4] = {soft_cudnn_finalized(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)}; /* a real GPU skips the test */

@@ -1,6 +1,6 @@
-/* Mixed precision. The copy of the weights in a 16-bit type, which convolutions read, must equal the parameters after everything that
- * changes them; updates and swaps must write it themselves, because recorded steps do nothing else. The loss scale must be read when
- * work runs, not when it is posted or recorded. */
+/* Mixed precision. The copy of the weights in a 16-bit type, which convolutions read, must equal the parameters after
+ * everything that changes them; updates and swaps must write it themselves, because recorded steps do nothing else. The
+ * loss scale must be read when work runs, not when it is posted or recorded. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -182,7 +182,8 @@ static void take(struct fixture *f, struct outcome *out)
 		out->results[CT_UPDATE_NORM] = 0;
 }
 
-/* A recording is made while the gradient overflows, and posted until after the scale has become small enough and has grown again. */
+/* A recording is made while the gradient overflows, and posted until after the scale has become small enough and has
+ * grown again. */
 static void test_recorded_scale(void **state)
 {
 	enum { STEPS = 24 };

@@ -1,5 +1,6 @@
-/* Updates of optimizers and EMA weights on the software GPU against nn/optim on the CPU, to the bit: the kernels have the same formulas
- * and the same order of fp32 operations. The layouts of the arenas differ, so values are compared in the logical layout. */
+/* Updates of optimizers and EMA weights on the software GPU against nn/optim on the CPU, to the bit: the kernels have
+ * the same formulas and the same order of fp32 operations. The layouts of the arenas differ, so values are compared in
+ * the logical layout. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -157,7 +158,8 @@ static void test_optimizers(void **state)
 		check_optimizer(cases[i].name, &cases[i].opts);
 }
 
-/* The update of an MLP with 784 inputs, whose weights are two chunks, occupies as many multiprocessors as it has thousands of parameters. */
+/* The update of an MLP with 784 inputs, whose weights are two chunks, occupies as many multiprocessors as it has
+ * thousands of parameters. */
 static void test_small_models_use_many_blocks(void **state)
 {
 	const struct ct_optim_opts opts = {.kind = CT_SGD, .momentum = 0.9};

@@ -1,4 +1,5 @@
-/* The CUDA engine computes stages of a model, without and with fusion: compares a chain of stages with the complete net. */
+/* The CUDA engine computes stages of a model, without and with fusion: compares a chain of stages with the complete
+ * net. */
 #include "base/clock.h"
 #include "nn/cuda/program/program.h"
 #include "tests/nn/cuda/cuda_check.h"
@@ -31,7 +32,8 @@ static void test_fp32(void **state)
 	check_engine(&(struct chain_engine){"cuda", CT_PRECISION_FP32, 1e-6, 1e-5, 1e-5, open_cuda});
 }
 
-/* The values that pass between stages have the type of activations, so that converting them to fp32 and back changes nothing. */
+/* The values that pass between stages have the type of activations, so that converting them to fp32 and back changes
+ * nothing. */
 static void test_bf16(void **state)
 {
 	(void)state;
@@ -70,8 +72,11 @@ static void test_moved_workspace(void **state)
 /* Each stage would have a separate loss scale. */
 static void test_fp16_is_refused(void **state)
 {
-	const struct ct_net_opts opts = {
-		.batch = 2, .input = CT_INPUT_F32_NCHW, .train = true, .input_gradient = true, .precision = CT_PRECISION_FP16};
+	const struct ct_net_opts opts = {.batch = 2,
+					 .input = CT_INPUT_F32_NCHW,
+					 .train = true,
+					 .input_gradient = true,
+					 .precision = CT_PRECISION_FP16};
 	ct_graph *g = graph_make((struct ct_shape){2, 5, 5}, CHAIN_PLAIN, CHAIN_CLASSES, CT_LOSS_CROSS_ENTROPY, 0);
 	ct_device *device;
 	ct_engine *engine;

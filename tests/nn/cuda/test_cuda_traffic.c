@@ -1,5 +1,6 @@
-/* How much memory a training step of ResNet-50 with 256 images needs and moves, counted from the tasks that the engine would post. Nothing
- * is executed: these are bytes, not times. Training of this model is limited by the memory of a GPU, so the bytes predict its time. */
+/* How much memory a training step of ResNet-50 with 256 images needs and moves, counted from the tasks that the engine
+ * would post. Nothing is executed: these are bytes, not times. Training of this model is limited by the memory of a
+ * GPU, so the bytes predict its time. */
 #include "nn/cuda/compile/compile.h"
 #include "nn/memory_plan.h"
 #include "tests/nn/cuda/cuda_check.h"

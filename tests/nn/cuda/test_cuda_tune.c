@@ -147,8 +147,8 @@ static void test_cached(void **state)
 	assert_false(same_choices(&off, &cached));
 }
 
-/* To find out what can be fused, at most one plan is made for each layer, none of an engine that is compiled at run time, and none at all if
- * the choices are known. */
+/* To find out what can be fused, at most one plan is made for each layer, none of an engine that is compiled at run
+ * time, and none at all if the choices are known. */
 static void test_few_plans_are_made(void **state)
 {
 	(void)state;
@@ -419,8 +419,8 @@ static void test_error_keeps_choices(void **state)
 	expect_left(8 - n_done);
 }
 
-/* Ends the process as if it was killed when two operations have been tuned. The wait is longer than the interval in which the cache is
- * saved. */
+/* Ends the process as if it was killed when two operations have been tuned. The wait is longer than the interval in
+ * which the cache is saved. */
 static void kill_after_two(void *user, size_t done, size_t total)
 {
 	(void)user;
@@ -448,7 +448,8 @@ static void test_killed_start_keeps_choices(void **state)
 	expect_left(6);
 }
 
-/* Too little memory for the operands is not an error, but the choice is not kept. A failure that is not that of one plan is an error. */
+/* Too little memory for the operands is not an error, but the choice is not kept. A failure that is not that of one
+ * plan is an error. */
 static void test_failures(void **state)
 {
 	(void)state;

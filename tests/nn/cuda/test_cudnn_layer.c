@@ -217,7 +217,8 @@ static void fail_once(const char *function, int call, cudnnStatus_t status)
 	soft_gpu_set_faults(fault);
 }
 
-/* Each call of cuDNN fails once. This is an error that names cuDNN and the function, or one plan is skipped, and nothing is left. */
+/* Each call of cuDNN fails once. This is an error that names cuDNN and the function, or one plan is skipped, and
+ * nothing is left. */
 static void test_each_call_fails(void **state)
 {
 	static const char *const functions[] = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",

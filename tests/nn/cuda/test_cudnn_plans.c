@@ -20,10 +20,7 @@ struct shape {
 	struct ct_window win;
 };
 
-#define WINDOW(r, stride, pad)                       \
-	{                                            \
-		r, r, stride, stride, pad, pad, 1, 1 \
-	}
+#define WINDOW(r, stride, pad) {r, r, stride, stride, pad, pad, 1, 1}
 /* c and k are multiples of 8, as the engine pads them. */
 static const struct shape shapes[] = {
 	{"linear 784-128", 64, 784, 1, 1, 128, WINDOW(1, 1, 0)},

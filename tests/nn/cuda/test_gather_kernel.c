@@ -77,7 +77,8 @@ static float *expected(const struct ct__k_gather_args *a, const struct ct_image_
 		for (size_t p = 0; p < bytes; p++) {
 			const size_t k = p % (size_t)a->c, at = (size_t)i * pixels + p / (size_t)a->c;
 
-			want[at * (size_t)a->cp + k] = gpu_round(((float)x[p] / 255.0f - a->mean[k]) / a->std[k], a->type);
+			want[at * (size_t)a->cp + k] =
+				gpu_round(((float)x[p] / 255.0f - a->mean[k]) / a->std[k], a->type);
 		}
 	}
 	test_free(x);
@@ -131,8 +132,8 @@ static void check_gather(enum ct_dtype t, const struct shape *s, uint32_t seed)
 
 static void test_gather(void **state)
 {
-	static const struct shape shapes[] = {{2, 2, 5, 3, 3},  {3, 5, 7, 1, 1}, {1, 1, 1, 1, 4},
-					      {7, 7, 9, 12, 2}, {4, 6, 28, 28, 1}};
+	static const struct shape shapes[] = {
+		{2, 2, 5, 3, 3}, {3, 5, 7, 1, 1}, {1, 1, 1, 1, 4}, {7, 7, 9, 12, 2}, {4, 6, 28, 28, 1}};
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(shapes); i++) {

@@ -1,4 +1,5 @@
-/* The CUDA kernels for elements, losses and dropout against nn/host and plain loops, in each element type, on odd shapes. */
+/* The CUDA kernels for elements, losses and dropout against nn/host and plain loops, in each element type, on odd
+ * shapes. */
 #include <math.h>
 
 #include "nn/host/host.h"
@@ -187,7 +188,8 @@ static void check_bias(size_t rows, int c, enum ct_dtype t)
 	test_free(x);
 }
 
-/* The gradient of a bias that is followed by a ReLU, from two gradients of its output; d is written over the second one. */
+/* The gradient of a bias that is followed by a ReLU, from two gradients of its output; d is written over the second
+ * one. */
 static void check_bias_and_relu(size_t rows, int c, enum ct_dtype t)
 {
 	const int cp = pad_channels(c, t);
@@ -298,7 +300,8 @@ static void check_loss(const struct loss_case *s)
 	const int kp = pad_channels(s->k, s->type);
 	const size_t n_logits = (size_t)s->n * (size_t)kp;
 	float *z = random_rows((size_t)s->n, s->k, kp, s->type, 31), *targets = gpu_random((size_t)(s->n * s->k), 32),
-	      *mix = gpu_random((size_t)s->n, 33), *weights = gpu_random((size_t)s->k, 34), *want = test_calloc(n_logits, sizeof(*want));
+	      *mix = gpu_random((size_t)s->n, 33), *weights = gpu_random((size_t)s->k, 34),
+	      *want = test_calloc(n_logits, sizeof(*want));
 	int32_t *labels = test_malloc((size_t)s->n * sizeof(*labels)),
 		*labels_b = test_malloc((size_t)s->n * sizeof(*labels_b));
 	struct ct_metrics sum = {0}, got;
@@ -459,10 +462,9 @@ static void test_dropout(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_input),   cmocka_unit_test(test_map),  cmocka_unit_test(test_convert),
-		cmocka_unit_test(test_fold),
-		cmocka_unit_test(test_bias),    cmocka_unit_test(test_loss), cmocka_unit_test(test_loss_of_nan),
-		cmocka_unit_test(test_dropout),
+		cmocka_unit_test(test_input),       cmocka_unit_test(test_map),     cmocka_unit_test(test_convert),
+		cmocka_unit_test(test_fold),        cmocka_unit_test(test_bias),    cmocka_unit_test(test_loss),
+		cmocka_unit_test(test_loss_of_nan), cmocka_unit_test(test_dropout),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

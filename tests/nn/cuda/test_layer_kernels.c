@@ -1,4 +1,5 @@
-/* The CUDA kernels for batch norm, pooling and weights with groups against nn/host and plain loops, in each element type, on odd shapes. */
+/* The CUDA kernels for batch norm, pooling and weights with groups against nn/host and plain loops, in each element
+ * type, on odd shapes. */
 #include <math.h>
 
 #include "nn/host/host.h"
@@ -60,7 +61,8 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 	a->running_mean = gpu_upload(m->mean, (size_t)m->cp, CT_F32);
 	a->running_var = gpu_upload(m->var, (size_t)m->cp, CT_F32);
 	a->stat = gpu_upload(NULL, 2 * (size_t)m->cp, CT_F32);
-	a->partial = gpu_bytes(NULL, (size_t)ct__k_sum_blocks(m->rows, m->cp, s->type) * 2 * (size_t)m->cp * sizeof(double));
+	a->partial =
+		gpu_bytes(NULL, (size_t)ct__k_sum_blocks(m->rows, m->cp, s->type) * 2 * (size_t)m->cp * sizeof(double));
 	a->sums = gpu_bytes(NULL, (2 * (size_t)s->c + 1) * sizeof(double));
 	a->count = gpu_bytes(NULL, sizeof(double));
 }
@@ -68,8 +70,8 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 static void norm_close(struct norm *m)
 {
 	const struct ct__k_norm_args *a = &m->a;
-	const void *device[] = {a->x,     a->residual, a->y,     a->dy,     a->dy2,   a->dx,           a->d,
-				a->gamma, a->beta,     a->stat,  a->dgamma, a->dbeta, a->running_mean, a->running_var,
+	const void *device[] = {a->x,     a->residual, a->y,    a->dy,     a->dy2,   a->dx,           a->d,
+				a->gamma, a->beta,     a->stat, a->dgamma, a->dbeta, a->running_mean, a->running_var,
 				a->sums,  a->partial,  a->count};
 	float *host[] = {m->x, m->residual, m->dy, m->dy2, m->gamma, m->beta, m->mean, m->var};
 
@@ -111,8 +113,8 @@ static void check_norm_forward(struct norm *m, double *stat, float *y)
 	test_free(x);
 }
 
-/* As the engine does: with a residual, the mask comes from y and d is stored. Otherwise the mask is computed again, and y is not read. With
- * two gradients and no residual, d and dx are written over dy. */
+/* As the engine does: with a residual, the mask comes from y and d is stored. Otherwise the mask is computed again, and
+ * y is not read. With two gradients and no residual, d and dx are written over dy. */
 static void run_norm_backward(struct norm *m)
 {
 	struct ct__k_norm_args sums = m->a, data = m->a;
@@ -165,12 +167,12 @@ static void check_norm_backward(struct norm *m, double *stat, const float *y)
 static void test_norm(void **state)
 {
 	static const struct norm_case cases[] = {
-		{2, 3, 5, 4, false, false, false, CT_F32}, {3, 16, 7, 7, true, false, false, CT_F32},
-		{2, 70, 3, 3, true, true, false, CT_F32},  {40, 5, 6, 6, false, true, false, CT_F32},
-		{2, 20, 5, 5, true, false, false, CT_F16}, {3, 9, 7, 3, true, true, true, CT_BF16},
-		{2, 8, 1, 1, false, false, false, CT_F16}, {3, 17, 5, 5, true, false, true, CT_F32},
-		{2, 33, 4, 5, true, true, true, CT_F32},   {2, 65, 6, 5, false, true, true, CT_F16},
-		{5, 24, 3, 7, true, false, true, CT_BF16}, {9, 130, 9, 9, true, true, true, CT_F16},
+		{2, 3, 5, 4, false, false, false, CT_F32},  {3, 16, 7, 7, true, false, false, CT_F32},
+		{2, 70, 3, 3, true, true, false, CT_F32},   {40, 5, 6, 6, false, true, false, CT_F32},
+		{2, 20, 5, 5, true, false, false, CT_F16},  {3, 9, 7, 3, true, true, true, CT_BF16},
+		{2, 8, 1, 1, false, false, false, CT_F16},  {3, 17, 5, 5, true, false, true, CT_F32},
+		{2, 33, 4, 5, true, true, true, CT_F32},    {2, 65, 6, 5, false, true, true, CT_F16},
+		{5, 24, 3, 7, true, false, true, CT_BF16},  {9, 130, 9, 9, true, true, true, CT_F16},
 		{3, 300, 2, 2, true, false, false, CT_F16},
 	};
 

@@ -121,8 +121,8 @@ static double reference_moments(struct fixture *f, int i, double clip, double l2
 static void reference_adam(struct fixture *f, const struct ct__k_segment *s, double clip)
 {
 	const bool trusted = f->a.kind == CT_LAMB && s->adapt;
-	const double w = norm_of(f->p, s),
-		     lr = f->lr * s->lr_factor, l2 = f->a.kind == CT_ADAM && s->decay ? f->a.weight_decay : 0,
+	const double w = norm_of(f->p, s), lr = f->lr * s->lr_factor,
+		     l2 = f->a.kind == CT_ADAM && s->decay ? f->a.weight_decay : 0,
 		     shrink = f->a.kind == CT_ADAMW && s->decay ? 1 - lr * f->a.weight_decay : 1;
 	double u2 = 0;
 	float *u = test_malloc(N * sizeof(*u));

@@ -12,10 +12,8 @@ struct rule {
 	bool read_only; /* in cuDNN too */
 };
 
-#define RULE(kind, name, type, max, read_only)                                                          \
-	{                                                                                               \
-		CUDNN_BACKEND_##kind##_DESCRIPTOR, CUDNN_ATTR_##name, CUDNN_TYPE_##type, max, read_only \
-	}
+#define RULE(kind, name, type, max, read_only) \
+	{CUDNN_BACKEND_##kind##_DESCRIPTOR, CUDNN_ATTR_##name, CUDNN_TYPE_##type, max, read_only}
 #define SETTABLE(kind, name, type, max) RULE(kind, name, type, max, false)
 #define READ_ONLY(kind, name, type, max) RULE(kind, name, type, max, true)
 #define CONV_OP(kind, prefix, x, w, y)                                                     \

@@ -21,7 +21,8 @@ static float float_of(uint32_t u)
 
 static float from_half(uint16_t h)
 {
-	/* As an fp32 number with the same exponent bits, which also holds the subnormal ones; then the bias is corrected. */
+	/* As an fp32 number with the same exponent bits, which also holds the subnormal ones; then the bias is
+	 * corrected. */
 	uint32_t u = (h & 0x7fffu) << 13;
 	float f = float_of(u) * 0x1p112f;
 

@@ -14,7 +14,8 @@ static struct {
 	uintptr_t n_created;
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* What the program gets is a number, never used again, and no address: a descriptor that was destroyed is always recognized. */
+/* What the program gets is a number, never used again, and no address: a descriptor that was destroyed is always
+ * recognized. */
 static const uintptr_t first_handle = 0x5dd << 20;
 
 static struct soft__descriptor **bucket(const void *handle)

@@ -55,8 +55,8 @@ static bool adds(const struct soft__op *op, const struct soft__op *before, int64
 	       soft__count(&op->in[1]) == n;
 }
 
-/* As cuDNN 9.19 for an H200 (graphs.c): one convolution; forward [+ residual] + bias [+ ReLU] with fp32 between and the addends in the type
- * of the operands; fp16 forward + statistics. */
+/* As cuDNN 9.19 for an H200 (graphs.c): one convolution; forward [+ residual] + bias [+ ReLU] with fp32 between and the
+ * addends in the type of the operands; fp16 forward + statistics. */
 static bool is_precompiled(const struct soft__graph *g)
 {
 	const struct soft__op *conv = conv_of(g), *next = &g->ops[1], *last = &g->ops[g->n_ops - 1];
@@ -378,8 +378,8 @@ cudnnStatus_t soft__finalize_config(struct soft__descriptor *d)
 
 static cudnnStatus_t make_plan(struct soft__descriptor *d, const struct soft__descriptor *c)
 {
-	const struct soft__descriptor *device = part(d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
-						     CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+	const struct soft__descriptor *device =
+		part(d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
 	cudnnStatus_t st;
 
 	if (!device || !device->is_final)
@@ -400,8 +400,8 @@ static cudnnStatus_t make_plan(struct soft__descriptor *d, const struct soft__de
 
 cudnnStatus_t soft__finalize_plan(struct soft__descriptor *d)
 {
-	const struct soft__descriptor *c = part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-						CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+	const struct soft__descriptor *c =
+		part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
 
 	if (!c || !c->is_final)
 		return soft__refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the configuration is not finalized");

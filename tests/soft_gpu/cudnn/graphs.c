@@ -170,7 +170,7 @@ static descriptor unaligned(struct builder *b, cudnnDataType_t t)
 
 #define CASE(name, ...)             \
 	{                           \
-#name, name,        \
+		#name, name,        \
 		{                   \
 			__VA_ARGS__ \
 		}                   \

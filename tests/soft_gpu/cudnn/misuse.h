@@ -6,14 +6,8 @@
 
 #include "tests/soft_gpu/cudnn/build.h"
 
-#define STATUS(test, status)                             \
-	{                                                \
-#test, test, CUDNN_STATUS_##status, NULL \
-	}
-#define FAIL(test, message)                                \
-	{                                                  \
-#test, test, CUDNN_STATUS_SUCCESS, message \
-	}
+#define STATUS(test, status) {#test, test, CUDNN_STATUS_##status, NULL}
+#define FAIL(test, message) {#test, test, CUDNN_STATUS_SUCCESS, message}
 
 struct misuse {
 	const char *name;

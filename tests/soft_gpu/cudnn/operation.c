@@ -35,13 +35,11 @@ struct names {
 	cudnnBackendDescriptorType_t kind;
 	cudnnBackendAttributeName_t conv, x, w, y, alpha, beta;
 };
-#define NAMES(kind, prefix, x, w, y)                                                                    \
-	{                                                                                               \
-		CUDNN_BACKEND_OPERATION_##kind##_DESCRIPTOR, CUDNN_ATTR_OPERATION_##prefix##_CONV_DESC, \
-			CUDNN_ATTR_OPERATION_##prefix##_##x, CUDNN_ATTR_OPERATION_##prefix##_##w,       \
-			CUDNN_ATTR_OPERATION_##prefix##_##y, CUDNN_ATTR_OPERATION_##prefix##_ALPHA,     \
-			CUDNN_ATTR_OPERATION_##prefix##_BETA                                            \
-	}
+#define NAMES(kind, prefix, x, w, y)                                                             \
+	{CUDNN_BACKEND_OPERATION_##kind##_DESCRIPTOR, CUDNN_ATTR_OPERATION_##prefix##_CONV_DESC, \
+	 CUDNN_ATTR_OPERATION_##prefix##_##x,         CUDNN_ATTR_OPERATION_##prefix##_##w,       \
+	 CUDNN_ATTR_OPERATION_##prefix##_##y,         CUDNN_ATTR_OPERATION_##prefix##_ALPHA,     \
+	 CUDNN_ATTR_OPERATION_##prefix##_BETA}
 static const struct names conv_names[] = {
 	NAMES(CONVOLUTION_FORWARD, CONVOLUTION_FORWARD, X, W, Y),
 	NAMES(CONVOLUTION_BACKWARD_DATA, CONVOLUTION_BWD_DATA, DX, W, DY),

@@ -18,10 +18,11 @@
  * choose. The engines differ in their notes, in the size of the workspace, which they fill with NaN, and in their
  * arithmetic. The inputs of fp32 convolutions are rounded to tf32 with the note TENSOR_CORE and to fp16 with
  * DOWN_CONVERT_INPUTS, partial sums are rounded to fp16 with REDUCED_PRECISION_REDUCTION, and the order of sums changes
- * in each execution with NONDETERMINISTIC. One engine has a knob, which changes its workspace. Otherwise, sums are computed in fp32 and in a fixed order. Stored values are
- * rounded to the type of their tensor. The engines in the list compute the graphs for which cuDNN has precompiled
- * engines (graphs.c). Other fused graphs, and graphs without a convolution, have only an engine that is compiled at run
- * time. Plans with such an engine are rejected if the device is given as JSON, as in cuDNN without a driver.
+ * in each execution with NONDETERMINISTIC. One engine has a knob, which changes its workspace. Otherwise, sums are
+ * computed in fp32 and in a fixed order. Stored values are rounded to the type of their tensor. The engines in the list
+ * compute the graphs for which cuDNN has precompiled engines (graphs.c). Other fused graphs, and graphs without a
+ * convolution, have only an engine that is compiled at run time. Plans with such an engine are rejected if the device
+ * is given as JSON, as in cuDNN without a driver.
  *
  * Consulting the real library, which needs neither a GPU nor a driver (cuDNN 9.8 or later):
  *   SOFT_CUDNN_REAL     path of libcudnn.so.9. Each descriptor is also made in that library. What it rejects is

@@ -110,7 +110,8 @@ static void test_candidates(void **state)
 	}
 }
 
-/* fp32, tf32 and inputs in fp16 give different results; the same engine always the same one, except where it has the note. */
+/* fp32, tf32 and inputs in fp16 give different results; the same engine always the same one, except where it has the
+ * note. */
 static void test_arithmetic(void **state)
 {
 	static struct conv c;

@@ -221,7 +221,8 @@ static bool has_ended(void)
 	return true;
 }
 
-/* Static shared memory has guards between its variables, which only a function that is not instrumented can overwrite. */
+/* Static shared memory has guards between its variables, which only a function that is not instrumented can overwrite.
+ */
 __attribute__((no_sanitize("address"))) static void fill_static_shared(void)
 {
 	for (volatile char *p = grid->kernel.shared; p != grid->kernel.shared_end; p++)

@@ -83,7 +83,8 @@ struct soft__fiber *soft__fiber_create(void (*main)(void))
 	f->stack += PAGE;
 	f->main = main;
 #if SWITCH_BY_HAND
-	/* As if it had been left: six registers, the address to return to, and a word that aligns the stack as a call does. */
+	/* As if it had been left: six registers, the address to return to, and a word that aligns the stack as a call
+	 * does. */
 	void **sp = (void **)(void *)(f->stack + STACK_BYTES) - 8;
 
 	sp[6] = (void *)(uintptr_t)start_fiber;

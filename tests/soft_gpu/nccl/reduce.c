@@ -5,8 +5,8 @@
 #include "base/half.h"
 #include "tests/soft_gpu/nccl/nccl_impl.h"
 
-/* X(ncclDataType_t, name, element type, type in which one operation is computed, conversions from and to the element type).
- * Signed integers are computed as unsigned ones where they could overflow. */
+/* X(ncclDataType_t, name, element type, type in which one operation is computed, conversions from and to the element
+ * type). Signed integers are computed as unsigned ones where they could overflow. */
 #define AS_IS(x) (x)
 #define REAL_TYPES(X)                                                            \
 	X(ncclFloat16, f16, uint16_t, float, ct_f16_to_f32, ct_f16_from_f32)     \

@@ -10,8 +10,8 @@
  *   call ncclCommGetAsyncError until that reports ncclSuccess before it posts anything else to the stream. Until then,
  *   any other use of the communicator fails with ncclInvalidArgument. Here, the operation is posted by a call of
  *   ncclCommGetAsyncError, the first to the third one, so that a program that does not call it never posts anything.
- * - After ncclCommAbort, operations that wait for other ranks end when their stream has its next turn. Their results are
- *   NaN.
+ * - After ncclCommAbort, operations that wait for other ranks end when their stream has its next turn. Their results
+ * are NaN.
  * - A rank that has ended is not noticed, unless SOFT_NCCL_LOST is "error".
  * - ncclCommFinalize, ncclCommDestroy and ncclCommAbort of a blocking communicator wait forever for graphs that contain
  *   its operations; here, this ends the process with a message. A communicator that does not block stays in progress
@@ -20,9 +20,9 @@
  *
  * Reductions are computed in the order of ranks, with every partial result rounded to the element type, as in NCCL's
  * rings. All ranks get the same bits, and the bits do not depend on the schedule. ncclAvg multiplies each input by
- * 1/ranks, rounded to the element type, before the sum; integers are divided after it. 8-bit floating-point types cannot
- * be reduced. How far other streams proceed while an operation waits depends on SOFT_GPU_SEED and on when the other ranks
- * arrive.
+ * 1/ranks, rounded to the element type, before the sum; integers are divided after it. 8-bit floating-point types
+ * cannot be reduced. How far other streams proceed while an operation waits depends on SOFT_GPU_SEED and on when the
+ * other ranks arrive.
  *
  * The stand-in is stricter than NCCL. A send ends only when its receiver has read everything. Buffers must be in one
  * allocation of device memory. They overlap only in place, and not those of other operations of their group. Windows

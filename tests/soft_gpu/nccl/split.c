@@ -1,5 +1,5 @@
-/* ncclCommSplit. All ranks publish their colors and keys in the memory of the parent. When all have read them, the first
- * rank of each color has published the id of a new communicator, which the others of this color join. */
+/* ncclCommSplit. All ranks publish their colors and keys in the memory of the parent. When all have read them, the
+ * first rank of each color has published the id of a new communicator, which the others of this color join. */
 #include <stdlib.h>
 
 #include "tests/soft_gpu/nccl/nccl_impl.h"

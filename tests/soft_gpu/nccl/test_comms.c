@@ -1,4 +1,5 @@
-/* Several communicators: splits, and communicators that are used at the same time. Versions, names of errors and the log. */
+/* Several communicators: splits, and communicators that are used at the same time. Versions, names of errors and the
+ * log. */
 #include "tests/soft_gpu/nccl/ranks.h"
 
 /* Returns the sum of value over the ranks of the communicator. */
@@ -23,8 +24,8 @@ static void expect_rank(ncclComm_t c, int rank, int count, int device)
 	check(got[0] == rank && got[1] == count && got[2] == device);
 }
 
-/* Ranks 0 and 2 in reverse order, and rank 1 alone; then ranks 1 and 2 without rank 0. Repeated, because ranks may proceed
- * at different speeds. */
+/* Ranks 0 and 2 in reverse order, and rank 1 alone; then ranks 1 and 2 without rank 0. Repeated, because ranks may
+ * proceed at different speeds. */
 static void split(struct rank *r)
 {
 	ncclComm_t c;

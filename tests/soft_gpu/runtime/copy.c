@@ -85,7 +85,8 @@ static const char *name_of(const void *dst, const void *src)
 	return from_device ? "copy from device to host" : "copy from host to host";
 }
 
-/* With pageable memory as CUDA does: the source is read before the call returns, and the destination is written before it returns. */
+/* With pageable memory as CUDA does: the source is read before the call returns, and the destination is written before
+ * it returns. */
 static cudaError_t copy_async(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t handle)
 {
 	struct move m = {.dst = dst, .src = src, .bytes = bytes};

@@ -11,7 +11,8 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
 	struct soft__body *body;
-	/* The end of the last launch: a launch in another stream waits for it, because CUDA runs a graph once at a time. */
+	/* The end of the last launch: a launch in another stream waits for it, because CUDA runs a graph once at a
+	 * time. */
 	struct soft__moment *last;
 };
 

@@ -12,7 +12,7 @@ static struct limit { /* cudaFuncAttributeMaxDynamicSharedMemorySize */
 	struct limit *next;
 	const void *function;
 	size_t bytes;
-} * limits;
+} *limits;
 
 static struct limit *limit_of(const void *function)
 {
@@ -122,8 +122,8 @@ cudaError_t soft_gpu_launch(const struct soft_kernel *kernel, dim3 grid, dim3 bl
 	return soft__leave(e ? e : launch(&g, stream, args, args_bytes));
 }
 
-/* Objects of nvcc register their kernels when they are loaded, so that a program that contains them starts. Their code is for a GPU and
- * cannot run here. The declarations are those that nvcc generates. */
+/* Objects of nvcc register their kernels when they are loaded, so that a program that contains them starts. Their code
+ * is for a GPU and cannot run here. The declarations are those that nvcc generates. */
 void **__cudaRegisterFatBinary(void *binary);
 void __cudaRegisterFatBinaryEnd(void **handle);
 void __cudaUnregisterFatBinary(void **handle);

@@ -264,8 +264,8 @@ void soft__launch_drop(struct soft__launch *l);
 /* schedule.c: runs work when its stream has its turn. */
 cudaError_t soft__run_work(struct CUstream_st *s, const struct soft__work *w);
 
-/* host_function.c: lets the thread of host functions call w, the first work of s. Returns cudaErrorNotReady until it has
- * been called. */
+/* host_function.c: lets the thread of host functions call w, the first work of s. Returns cudaErrorNotReady until it
+ * has been called. */
 cudaError_t soft__host_run(struct CUstream_st *s, const struct soft__work *w);
 
 /* ---- exec/ ------------------------------------------------------------------------------------------ */

@@ -5,7 +5,8 @@
 
 enum turn { PROGRESS, LATER, NOTHING };
 
-/* The device does not recover: what waits is dropped. A thread may still be inside the first operation of a busy stream. */
+/* The device does not recover: what waits is dropped. A thread may still be inside the first operation of a busy
+ * stream. */
 static void fail_device(int device, cudaError_t e)
 {
 	soft__gpu.devices[device].failed = e;

@@ -87,7 +87,8 @@ static void test_json_schema(void **state)
 	assert_int_equal(ct_json_len(ct_json_get(schema_of(root, "launch.procs"), "anyOf")), 2);
 	lr = ct_json_at(ct_json_get(schema_of(root, "schedule.milestones"), "examples"), 0);
 	assert_int_equal(ct_json_len(lr), 3);
-	assert_string_equal(ct_json_as_str(ct_json_at(ct_json_get(schema_of(root, "launch.devices"), "examples"), 0)), "0,2");
+	assert_string_equal(ct_json_as_str(ct_json_at(ct_json_get(schema_of(root, "launch.devices"), "examples"), 0)),
+			    "0,2");
 	ct_json_destroy(root);
 	expect_file(CT_SOURCE_DIR "/docs/config.schema.json", &text);
 	ct_str_release(&text);
@@ -108,8 +109,8 @@ static void test_examples(void **state)
 		if (!k->example)
 			continue;
 		n++;
-		/* A value that does not fit: `optim.lr: "x" is not a number`. Other errors are about other keys that are
-		 * missing, or do not apply. */
+		/* A value that does not fit: `optim.lr: "x" is not a number`. Other errors are about other keys that
+		 * are missing, or do not apply. */
 		snprintf(about, sizeof(about), "%s: \"", k->name);
 		if (ct_config_load(CT_SOURCE_DIR "/configs/smoke.yaml", &set, 1, &c) != CT_OK &&
 		    strstr(ct_error_message(), about))

@@ -122,14 +122,24 @@ static bool has_line(const struct ct_config *c, const char *line)
 /* Ranks must agree on what is learned and on when they meet, not on where they write and how they load. */
 static void test_run_lines(void **state)
 {
-	static const char *const shared[] = {"optim.lr=",          "train.epochs=",      "train.eval_every=",
-					     "train.target_top1=", "batch.eval=",        "data.val=",
-					     "dist.backend=",      "dist.bucket_mib=",   "dist.first_bucket_mib=", "dist.check_weights=", "dist.straggler_factor=",
-					     "train.cuda_graph=",  "train.graph_steps=", "launch.pipeline=",
+	static const char *const shared[] = {"optim.lr=",
+					     "train.epochs=",
+					     "train.eval_every=",
+					     "train.target_top1=",
+					     "batch.eval=",
+					     "data.val=",
+					     "dist.backend=",
+					     "dist.bucket_mib=",
+					     "dist.first_bucket_mib=",
+					     "dist.check_weights=",
+					     "dist.straggler_factor=",
+					     "train.cuda_graph=",
+					     "train.graph_steps=",
+					     "launch.pipeline=",
 					     "log.report="},
 				 *const own[] = {"run.dir=",    "data.dir=",    "data.workers=",   "launch.procs=",
 						 "launch.node", "launch.init=", "launch.devices=", "launch.threads=",
-						 "log.every=",  "log.console=", "checkpoint.",  "train.resume="};
+						 "log.every=",  "log.console=", "checkpoint.",     "train.resume="};
 	struct ct_config *c = load_text(GOOD);
 	struct ct_str lines = {0};
 
@@ -189,7 +199,8 @@ static void test_lines(void **state)
 static void test_added_keys(void **state)
 {
 	const struct ct_config_set fraction = {"data.val_fraction", "0.25", "argument 2"};
-	struct ct_config *c = load_text("model: {name: resnet18}\ndata: {name: imagefolder, val_fraction: 0}\ntrain: {epochs: 1}\n");
+	struct ct_config *c =
+		load_text("model: {name: resnet18}\ndata: {name: imagefolder, val_fraction: 0}\ntrain: {epochs: 1}\n");
 	char digest[65], other[65];
 
 	(void)state;

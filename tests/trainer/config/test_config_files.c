@@ -108,7 +108,8 @@ static void test_unreadable(void **state)
 	assert_fails(load(in_tmpdir("fifo.yaml")), CT_CONFIG, "not a regular file but a FIFO");
 	put("child.yaml", "base: fifo.yaml\n", 16);
 	assert_fails(load(in_tmpdir("child.yaml")), CT_CONFIG, "not a regular file but a FIFO");
-	/* A disk that cannot be read is not a mistake in the configuration. The first page is in no process's memory. */
+	/* A disk that cannot be read is not a mistake in the configuration. The first page is in no process's memory.
+	 */
 	assert_fails(load("/proc/self/mem"), CT_IO, "cannot read /proc/self/mem: Input/output error");
 	put("mnist.yaml", GOOD, strlen(GOOD));
 	assert_fails(load(in_tmpdir("mnsit.yaml")), CT_CONFIG, "did you mean \"mnist.yaml\"?");

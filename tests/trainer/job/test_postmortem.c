@@ -1,4 +1,5 @@
-/* The report after a failure: several launchers that add to it, and what is read from files that anyone may have changed. */
+/* The report after a failure: several launchers that add to it, and what is read from files that anyone may have
+ * changed. */
 #include "tests/trainer/tmpdir.h"
 
 #include <fcntl.h>

@@ -269,7 +269,8 @@ static void test_restarted_job_counts_saves(void **state)
 	for (int restart = 0; restart < 3; restart++) {
 		set_job("9", (const char *const[]){"0", "1", "2"}[restart]);
 		assert_int_equal(ct_run_dir_lock(run, &lock), CT_OK);
-		assert_int_equal(ct_run_lock_saves_before(lock), restart == 0 ? -1 : (int64_t)ct_checkpoint_newest_save(run));
+		assert_int_equal(ct_run_lock_saves_before(lock),
+				 restart == 0 ? -1 : (int64_t)ct_checkpoint_newest_save(run));
 		ct_run_dir_unlock(lock);
 	}
 	/* The earlier starts of this job have not locked the directory. */

@@ -34,7 +34,8 @@ static void test_hosts(void **state)
 
 static void test_bad_hosts(void **state)
 {
-	static const char *const bad[] = {"", "a,", ",a", "a:", "a:0", "a:x", "a:4,b", "a,b:4", "-oProxyCommand=x", "a:1025", "[]:4", ":4"};
+	static const char *const bad[] = {
+		"", "a,", ",a", "a:", "a:0", "a:x", "a:4,b", "a,b:4", "-oProxyCommand=x", "a:1025", "[]:4", ":4"};
 	struct ct_hosts h;
 
 	(void)state;
@@ -46,9 +47,11 @@ static void test_bad_hosts(void **state)
 
 static void test_commands(void **state)
 {
-	const struct ct_config_set sets[] = {{"run.name", "it's mine", "argument 3"}, {"optim.lr", "0.1", "argument 4"}};
+	const struct ct_config_set sets[] = {{"run.name", "it's mine", "argument 3"},
+					     {"optim.lr", "0.1", "argument 4"}};
 	struct ct_config cfg = {.launch.master_addr = ""};
-	struct ct_remote_opts o = {.ssh = "ssh  -p 22", .config = "my config.yaml", .cfg = &cfg, .sets = sets, .n_sets = 2};
+	struct ct_remote_opts o = {
+		.ssh = "ssh  -p 22", .config = "my config.yaml", .cfg = &cfg, .sets = sets, .n_sets = 2};
 	struct ct__command c;
 	struct ct_hosts h;
 
@@ -58,8 +61,9 @@ static void test_commands(void **state)
 	assert_ok(ct__command_make(&o, 0, &c));
 	assert_int_equal(c.n, 3);
 	assert_string_equal(c.argv[0], "sh");
-	assert_true(ct_ends_with(c.argv[2], " 'my config.yaml' 'run.name=it'\\''s mine' optim.lr=0.1 --procs 2,1 --nodes 2 "
-					    "--node-rank 0 --master-addr localhost"));
+	assert_true(ct_ends_with(c.argv[2],
+				 " 'my config.yaml' 'run.name=it'\\''s mine' optim.lr=0.1 --procs 2,1 --nodes 2 "
+				 "--node-rank 0 --master-addr localhost"));
 	assert_null(c.argv[3]);
 	ct__command_release(&c);
 	cfg.launch.master_addr = "10.0.0.1";
@@ -141,12 +145,9 @@ static void test_two_interrupts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hosts),
-		cmocka_unit_test(test_bad_hosts),
-		cmocka_unit_test(test_commands),
-		cmocka_unit_test(test_variables),
-		cmocka_unit_test(test_large_variables),
-		cmocka_unit_test(test_two_interrupts),
+		cmocka_unit_test(test_hosts),           cmocka_unit_test(test_bad_hosts),
+		cmocka_unit_test(test_commands),        cmocka_unit_test(test_variables),
+		cmocka_unit_test(test_large_variables), cmocka_unit_test(test_two_interrupts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,10 +39,12 @@ static void test_errors_that_would_occur_again(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(again); i++) {
 		struct ct_restarts r = {.budget = 1};
+
 		assert_int_equal(after(&r, again[i], 0, 1), CT_RESTART_AGAIN);
 	}
 	for (size_t i = 0; i < CT_ARRAY_LEN(useless); i++) {
 		struct ct_restarts r = {.budget = 1};
+
 		assert_int_equal(after(&r, useless[i], 0, 1), CT_RESTART_USELESS);
 	}
 }

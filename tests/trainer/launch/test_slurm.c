@@ -18,15 +18,11 @@ static void test_times(void **state)
 	static const struct {
 		const char *text;
 		int64_t seconds;
-	} good[] = {{"0:07", 7},
-		    {"1:00", 60},
-		    {"59:59", 3599},
-		    {"1:00:00", 3600},
-		    {"23:59:59", 86399},
-		    {"1-00:00:00", 86400},
-		    {"12-03:04:05", 1047845},
-		    {"UNLIMITED", CT_SLURM_NO_LIMIT}};
-	static const char *const bad[] = {"", "INVALID", "NOT_SET", "7", "1-", "1:", "1:2:3:4", "a:00", "1:00 ", "1-02:03666666666666666666:04"};
+	} good[] = {
+		{"0:07", 7},         {"1:00", 60},          {"59:59", 3599},          {"1:00:00", 3600},
+		{"23:59:59", 86399}, {"1-00:00:00", 86400}, {"12-03:04:05", 1047845}, {"UNLIMITED", CT_SLURM_NO_LIMIT}};
+	static const char *const bad[] = {"",   "INVALID", "NOT_SET", "7",     "1-",
+					  "1:", "1:2:3:4", "a:00",    "1:00 ", "1-02:03666666666666666666:04"};
 	int64_t s;
 
 	(void)state;
@@ -39,9 +35,10 @@ static void test_times(void **state)
 		assert_int_equal(ct_slurm_parse_time(bad[i], &s), CT_DATA);
 }
 
-static const char line[] = "JobId=7 ArrayJobId=5 ArrayTaskId=2 JobName=a UserId=root(0) JobState=RUNNING Reason=None Requeue=1 "
-			   "Restarts=3 RunTime=00:01:00 TimeLimit=01:00:00 ReqNodeList=(null) NodeList=n[1-2] "
-			   "AdminComment=x Comment=ctrain my runs/x-%a  WorkDir=/no/such StdOut=/no/such/a.log Power=\n";
+static const char line[] =
+	"JobId=7 ArrayJobId=5 ArrayTaskId=2 JobName=a UserId=root(0) JobState=RUNNING Reason=None Requeue=1 "
+	"Restarts=3 RunTime=00:01:00 TimeLimit=01:00:00 ReqNodeList=(null) NodeList=n[1-2] "
+	"AdminComment=x Comment=ctrain my runs/x-%a  WorkDir=/no/such StdOut=/no/such/a.log Power=\n";
 
 static void test_fields(void **state)
 {
@@ -69,10 +66,9 @@ static void test_status(void **state)
 
 	(void)state;
 	ct_slurm_status_text(o, &out);
-	assert_string_equal(ct_str_text(&out),
-			    "job 5_2 (a): RUNNING for 00:01:00 of 01:00:00 on n[1-2], restarts: 3\n"
-			    "  run directory  /no/such/my runs/x-2\n"
-			    "  log            /no/such/a.log\n");
+	assert_string_equal(ct_str_text(&out), "job 5_2 (a): RUNNING for 00:01:00 of 01:00:00 on n[1-2], restarts: 3\n"
+					       "  run directory  /no/such/my runs/x-2\n"
+					       "  log            /no/such/a.log\n");
 	ct_json_destroy(o);
 	ct_str_release(&out);
 }
@@ -131,7 +127,8 @@ static void test_script_quotes_values(void **state)
 
 	(void)state;
 	assert_int_equal(ct_slurm_script(&s, &out), CT_OK);
-	assert_non_null(strstr(ct_str_text(&out), " --cpus-per-task='2;id' \\\n\t'$(id)' '`id`' run.dir='a$(touch${IFS}x)'\n"));
+	assert_non_null(
+		strstr(ct_str_text(&out), " --cpus-per-task='2;id' \\\n\t'$(id)' '`id`' run.dir='a$(touch${IFS}x)'\n"));
 	ct_str_clear(&out);
 	s.array = "0-3";
 	assert_int_equal(ct_slurm_script(&s, &out), CT_OK);
@@ -182,12 +179,21 @@ static void test_cpus(void **state)
 		{{NULL}, 8, 2, 4},
 		{{NULL}, 2, 4, 1},
 		/* Two tasks of 4 CPUs each on a node: bound to their CPUs, and not bound. */
-		{{"SLURM_STEP_TASKS_PER_NODE=2(x2)", "SLURM_NODEID=1", "SLURM_CPUS_PER_TASK=4", "SLURM_CPUS_ON_NODE=8"}, 4, 2, 4},
-		{{"SLURM_STEP_TASKS_PER_NODE=2(x2)", "SLURM_NODEID=1", "SLURM_CPUS_PER_TASK=4", "SLURM_CPUS_ON_NODE=8"}, 64, 2, 4},
+		{{"SLURM_STEP_TASKS_PER_NODE=2(x2)", "SLURM_NODEID=1", "SLURM_CPUS_PER_TASK=4", "SLURM_CPUS_ON_NODE=8"},
+		 4,
+		 2,
+		 4},
+		{{"SLURM_STEP_TASKS_PER_NODE=2(x2)", "SLURM_NODEID=1", "SLURM_CPUS_PER_TASK=4", "SLURM_CPUS_ON_NODE=8"},
+		 64,
+		 2,
+		 4},
 		/* Without --cpus-per-task. */
 		{{"SLURM_STEP_TASKS_PER_NODE=2", "SLURM_NODEID=0", "SLURM_CPUS_ON_NODE=6"}, 64, 2, 3},
 		/* One task per node starts 4 ranks. */
-		{{"SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_NODEID=1", "SLURM_CPUS_PER_TASK=8", "SLURM_CPUS_ON_NODE=8"}, 64, 4, 2},
+		{{"SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_NODEID=1", "SLURM_CPUS_PER_TASK=8", "SLURM_CPUS_ON_NODE=8"},
+		 64,
+		 4,
+		 2},
 		/* A batch script without srun: its CPUs on this node, not those of a task. */
 		{{"SLURM_CPUS_PER_TASK=2", "SLURM_CPUS_ON_NODE=8", "SLURM_NODEID=0"}, 64, 2, 4},
 		{{"SLURM_STEP_TASKS_PER_NODE=4", "SLURM_NODEID=0", "SLURM_CPUS_ON_NODE=2"}, 64, 4, 1},
@@ -205,9 +211,13 @@ static void test_cpus(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_times),  cmocka_unit_test(test_fields), cmocka_unit_test(test_status),
-		cmocka_unit_test(test_script), cmocka_unit_test(test_script_quotes_values),
-		cmocka_unit_test(test_job_of_environment), cmocka_unit_test(test_cpus),
+		cmocka_unit_test(test_times),
+		cmocka_unit_test(test_fields),
+		cmocka_unit_test(test_status),
+		cmocka_unit_test(test_script),
+		cmocka_unit_test(test_script_quotes_values),
+		cmocka_unit_test(test_job_of_environment),
+		cmocka_unit_test(test_cpus),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -194,12 +194,10 @@ static void test_lines(void **state)
 		    "; did you mean \"data.augment.flip\"? Write \"flip: true\" in the section data.augment");
 	expect_line("amp", "true", true,
 		    "; did you mean \"precision\"? Write \"precision: bf16\" at the top level (or fp16 on a GPU)");
-	expect_line("amp", "fp16", false,
-		    "; did you mean \"precision\"? Write precision=fp16 (or fp16 on a GPU)");
+	expect_line("amp", "fp16", false, "; did you mean \"precision\"? Write precision=fp16 (or fp16 on a GPU)");
 	expect_line("optim.betas", NULL, false,
 		    "; did you mean \"optim.beta1\"? Write optim.beta1=0.9 (the second value is optim.beta2)");
-	expect_line("schedule.T_max", "5", true,
-		    "; not needed: the schedule ends with the run (train.epochs)");
+	expect_line("schedule.T_max", "5", true, "; not needed: the schedule ends with the run (train.epochs)");
 	expect_line("dist.process_group", "[0, 1]", true,
 		    "; not needed: ctrain makes the groups of ranks; ctrain plan lists those of a pipeline's stages");
 	expect_line("optim.lrr", "1", true, "; did you mean \"optim.lr\"?");
@@ -209,9 +207,10 @@ static void test_lines(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_models),   cmocka_unit_test(test_data_sets), cmocka_unit_test(test_engines),
-		cmocka_unit_test(test_backends), cmocka_unit_test(test_synonyms),
-		cmocka_unit_test(test_synonym_tables), cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_models),   cmocka_unit_test(test_data_sets),
+		cmocka_unit_test(test_engines),  cmocka_unit_test(test_backends),
+		cmocka_unit_test(test_synonyms), cmocka_unit_test(test_synonym_tables),
+		cmocka_unit_test(test_lines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

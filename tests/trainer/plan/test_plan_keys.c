@@ -1,5 +1,5 @@
-/* No key of data.augment, optim and schedule is forgotten on its way from the config to the plan: for each of them, another value
- * makes another plan. And a resume compares it. */
+/* No key of data.augment, optim and schedule is forgotten on its way from the config to the plan: for each of them,
+ * another value makes another plan. And a resume compares it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,6 +27,7 @@ static struct ct_config *config_of(const char *condition, const char *key, const
 
 	if (condition[0]) {
 		size_t len = strcspn(condition, "=");
+
 		snprintf(controller, sizeof(controller), "%.*s", (int)len, condition);
 		sets[n++] = (struct ct_config_set){controller, condition + len + 1, "test"};
 	}
@@ -74,7 +75,8 @@ static void condition_of(const struct ct_key *k, char *buf, size_t size)
 /* The i-th value to try: NULL is the default, "" the end. */
 static const char *value_at(const struct ct_key *k, size_t i)
 {
-	static const char *const values[] = {NULL, "0.5", "1.5", "2", "3", "true", "false", "0.5,0.75", "1,2", "*=2", ""};
+	static const char *const values[] = {NULL,    "0.5",      "1.5", "2",   "3", "true",
+					     "false", "0.5,0.75", "1,2", "*=2", ""};
 
 	return i < CT_ARRAY_LEN(values) - 1 ? values[i]
 	       : k->type == CT_KEY_ENUM && k->choices[i - CT_ARRAY_LEN(values) + 1]
@@ -124,6 +126,7 @@ static void test_keys(void **state)
 	(void)state;
 	for (size_t i = 0; i < ct__key_count(); i++) {
 		const struct ct_key *k = ct__key_at(i);
+
 		for (size_t j = 0; j < CT_ARRAY_LEN(prefixes); j++) {
 			if (strncmp(k->name, prefixes[j], strlen(prefixes[j])) == 0) {
 				check_key(k);

@@ -266,7 +266,8 @@ static void test_model_and_files(void **state)
 #undef IDX
 }
 
-/* 320 samples in batches of 48: the last of 32. Statistics over ranks need rows on all of them; a single rank needs no other. */
+/* 320 samples in batches of 48: the last of 32. Statistics over ranks need rows on all of them; a single rank needs no
+ * other. */
 static void test_sync_needs_rows(void **state)
 {
 	struct ct_run_plan p;

@@ -43,7 +43,8 @@ static void test_status_widths(void **state)
 		      "loss 0.1234  best top1 0.9812  compute 88% wait 8% data 2% other 2%  mem 1.20 GiB"},
 		{80, "epoch 2/5  ###....................  13%  step 1234/9380  45.2k img/s  eta 3m07s\n"
 		     "loss 0.1234  best top1 0.9812  compute 88% wait 8% data 2% other 2%"},
-		{66, "epoch 2/5  #........  13%  step 1234/9380  45.2k img/s  eta 3m07s\nloss 0.1234  best top1 0.9812"},
+		{66,
+		 "epoch 2/5  #........  13%  step 1234/9380  45.2k img/s  eta 3m07s\nloss 0.1234  best top1 0.9812"},
 		{54, "epoch 2/5  13%  step 1234/9380  eta 3m07s\nloss 0.1234  best top1 0.9812"},
 		{40, "epoch 2/5  13%  step 1234/9380\nloss 0.1234  best top1 0.9812"},
 		{29, "epoch 2/5  step 1234/9380\nloss 0.1234"},

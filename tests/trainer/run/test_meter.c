@@ -36,5 +36,6 @@ static void test_same_end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_end)};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,7 +101,8 @@ static void test_lines(void **state)
 				    .exposed_comm_ms = 4,
 				    .optim_ms = 5,
 				    .other_ms = 6,
-				    .grad_norm = -1, .weight_norm = -1};
+				    .grad_norm = -1,
+				    .weight_norm = -1};
 	struct ct_run_summary end = {.status = "done",
 				     .step = 50,
 				     .epoch = 2,

@@ -42,11 +42,13 @@ static void fill_file(struct file *f, struct fixture *x, const char *prefix)
 	fixture_set_step(x, 3);
 	for (int i = 0; i < ct_graph_n_params(x->graph); i++) {
 		const struct ct_param *p = ct_graph_param(x->graph, i);
+
 		add(f, prefix, p->name, p->ndim, p->dims);
 		assert_ok(export_now(x->net, on_host(ct_net_params(x->net)), i, f->data[f->n - 1]));
 	}
 	for (int i = 0; i < ct_graph_n_buffers(x->graph); i++) {
 		const struct ct_param *p = ct_graph_buffer(x->graph, i);
+
 		add(f, prefix, p->name, p->ndim, p->dims);
 		memcpy(f->data[f->n - 1], on_host(ct_net_buffers(x->net)) + at, p->n * sizeof(float));
 		at += p->n;
@@ -113,6 +115,7 @@ static void test_whole(void **state)
 	for (size_t i = 0; i < CT_ARRAY_LEN(prefixes); i++) {
 		struct fixture x = {0};
 		struct file f = {0};
+
 		assert_ok(fixture_try_open(&x, "convnet", 10, 0.9f));
 		fill_file(&f, &x, prefixes[i]);
 		add(&f, prefixes[i], "layer1.1.num_batches_tracked", 0, NULL);
@@ -229,6 +232,7 @@ static void test_new_head(void **state)
 		float *now = ct_calloc(p->n, sizeof(float)), *five = ct_calloc(p->n, sizeof(float));
 		bool head = !strncmp(p->name, "fc.", 3);
 		struct fixture fresh = {0};
+
 		assert_ok(export_now(x.net, on_host(ct_net_params(x.net)), i, now));
 		assert_ok(fixture_try_open(&fresh, "convnet", 10, 0.9f));
 		fixture_set_step(&fresh, 5);
@@ -292,6 +296,7 @@ static void test_types(void **state)
 		size_t size = k == 2 ? 8 : 2;
 		char file[512], *header = file + 8;
 		float got[6];
+
 		memset(file, 0, sizeof(file));
 		int len = snprintf(header, 256,
 				   "{\"fc1.weight\":{\"dtype\":\"%s\",\"shape\":[2,3],\"data_offsets\":[0,%zu]},"

@@ -5,7 +5,8 @@
 
 enum { MOST_STAGES = 6, MOST_MICROS = 9 };
 
-/* Each pass runs once and in order, backward passes follow their forward passes, and few micro-batches are in flight. */
+/* Each pass runs once and in order, backward passes follow their forward passes, and few micro-batches are in flight.
+ */
 static void check_order(int n_stages, int stage, int n_micros)
 {
 	struct ct_pipe_schedule s = ct_pipe_begin(n_stages, stage, n_micros);

@@ -15,6 +15,7 @@ static void make(struct ct_predictions *p)
 {
 	static const uint32_t first[] = {3, 0}, second[] = {1, 2, 4};
 	float x[3][CLASSES];
+
 	assert_ok(ct_predictions_create(N, CLASSES, p));
 	p->step = 77;
 	memcpy(x[0], logits[3], sizeof(x[0]));
@@ -32,8 +33,8 @@ static void assert_near(double a, double b)
 		fail_msg("%.9g is not %.9g", a, b);
 }
 
-static void assert_class(const struct ct_class_score *c, uint32_t n, uint32_t predicted, uint32_t correct, double precision,
-			 double recall, double f1)
+static void assert_class(const struct ct_class_score *c, uint32_t n, uint32_t predicted, uint32_t correct,
+			 double precision, double recall, double f1)
 {
 	assert_int_equal(c->n, n);
 	assert_int_equal(c->predicted, predicted);
@@ -72,6 +73,7 @@ static void test_scores(void **state)
 	double error = 0, sum = 0;
 	for (uint32_t i = 0; i < 5; i++) {
 		const double c = ct_predictions_row(&p, i)[CT_PREDICTION_CONFIDENCE];
+
 		error += i == 2 ? c : 1 - c;
 	}
 	for (int i = 0; i < CT_CALIBRATION_BINS; i++)
@@ -141,7 +143,9 @@ static void test_files(void **state)
 	}
 	ct_predictions_release(&q);
 	/* A file that was changed. */
-	static const char *const bad[] = {"x\n6,0,0,1,1,k\n", "x\n0,3,0,1,1,k\n", "x\n0,0,-1,1,1,k\n", "x\n0,0,nan,1,1,k\n", "x\n0,0,0,1.5,1,k\n", "x\n0,0,0,1,-1e300,k\n", "x\n0,0\n"};
+	static const char *const bad[] = {
+		"x\n6,0,0,1,1,k\n",   "x\n0,3,0,1,1,k\n",      "x\n0,0,-1,1,1,k\n", "x\n0,0,nan,1,1,k\n",
+		"x\n0,0,0,1.5,1,k\n", "x\n0,0,0,1,-1e300,k\n", "x\n0,0\n"};
 	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++) {
 		assert_ok(ct_file_replace(in_tmpdir("eval/predictions.csv"), bad[i], strlen(bad[i])));
 		assert_fails(ct_eval_files_load(dir, &q), CT_DATA, "predictions.csv:2");
@@ -155,5 +159,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_scores), cmocka_unit_test(test_no_mistake),
 					   cmocka_unit_test(test_not_finite), cmocka_unit_test(test_files)};
+
 	return cmocka_run_group_tests_name("predictions", tests, tmpdir_setup, tmpdir_teardown);
 }

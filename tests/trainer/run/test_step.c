@@ -15,12 +15,12 @@
 #define DATA \
 	"data: {name: synthetic, n_train: 29, n_val: 8, shape: [1, 4, 4]}\ntrain: {epochs: 2, engine: ref}\nbatch: {global: 24}\n"
 #define MLP "model: {name: mlp, hidden: [8]}\n" DATA
-#define GROUPS                                                                                                            \
-	"model: {name: mlp, hidden: [8]}\n"                                                                               \
+#define GROUPS                                                                                                                \
+	"model: {name: mlp, hidden: [8]}\n"                                                                                   \
 	"data: {name: synthetic, n_train: 72, n_val: 8, shape: [1, 4, 4]}\ntrain: {epochs: 2, engine: ref, graph_steps: 4}\n" \
 	"batch: {global: 24}\ndevice: lazy\n"
-#define MANY                                                                                                              \
-	"model: {name: mlp, hidden: [8]}\n"                                                                               \
+#define MANY                                                                                                                  \
+	"model: {name: mlp, hidden: [8]}\n"                                                                                   \
 	"data: {name: synthetic, n_train: 29, n_val: 8, shape: [1, 4, 4]}\ntrain: {epochs: 2, engine: ref, accumulate: 12}\n" \
 	"batch: {global: 24}\ndevice: lazy\n"
 #define NORM "model: {name: layers, layers: [\"linear 8\", \"batch_norm\", \"relu\", \"linear 10\"]}\n" DATA
@@ -63,7 +63,8 @@ static struct ct_step_result gradients(struct rig *r)
 	return out;
 }
 
-/* The same sums in other pieces; in the last step the 5 samples fall into 4 micro-batches of 2, 1, 1, 1 and 8 of 1 or none. */
+/* The same sums in other pieces; in the last step the 5 samples fall into 4 micro-batches of 2, 1, 1, 1 and 8 of 1 or
+ * none. */
 static void test_accumulation_changes_nothing(void **state)
 {
 	static const char *const accumulate[] = {"4", "8"};
@@ -264,13 +265,14 @@ static void test_results_that_never_come(void **state)
 	close_rig(&r);
 }
 
-/* An all-reduce that is not done before the compute stream waits for it. Other work runs between two calls, and at most a
- * few operations precede the wait. */
+/* An all-reduce that is not done before the compute stream waits for it. Other work runs between two calls, and at most
+ * a few operations precede the wait. */
 enum { CALLS = 200, STEPS = 33 };
 static struct {
 	bool on;
-	int calls, n;             /* calls of the current all-reduce; all-reduces that are done */
-	int64_t ns, waits[STEPS]; /* durations of the second halves of the calls, during which the compute stream waits */
+	int calls, n; /* calls of the current all-reduce; all-reduces that are done */
+	int64_t ns,
+		waits[STEPS]; /* durations of the second halves of the calls, during which the compute stream waits */
 } late;
 
 static enum ct_status late_allreduce(const void *args)

@@ -11,7 +11,8 @@
 
 enum { RANKS = 5, BUCKETS = 3, VALUES = CT_PACE_BUCKETS + BUCKETS };
 
-/* 100 ms per step: 10 data, 30 forward, 50 backward, 8 optimizer, 2 other. The buckets are reached after 60, 80 and 100 ms. */
+/* 100 ms per step: 10 data, 30 forward, 50 backward, 8 optimizer, 2 other. The buckets are reached after 60, 80 and 100
+ * ms. */
 static const double calm[VALUES] = {0.010, 0.030, 0.050, 0.008, 0.002, 0.100, 0.110, 0.060, 0.080, 0.100};
 static double all[RANKS][VALUES], scratch[RANKS];
 

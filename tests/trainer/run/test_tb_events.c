@@ -257,11 +257,8 @@ static void test_disk_full(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_crc),
-		cmocka_unit_test(test_file),
-		cmocka_unit_test(test_resume),
-		cmocka_unit_test(test_unwritable),
-		cmocka_unit_test(test_disk_full),
+		cmocka_unit_test(test_crc),        cmocka_unit_test(test_file),      cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_unwritable), cmocka_unit_test(test_disk_full),
 	};
 
 	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);

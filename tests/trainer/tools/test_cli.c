@@ -269,8 +269,8 @@ static void option_line(const struct ct_command *c, const struct ct_option *o, c
 		 (int)len, name, o->value ? " " : "", o->value ? "1" : "");
 }
 
-/* Every option of a help page is taken by the parser for that command, and every option the parser takes is on the page,
- * apart from launch options of commands that start no ranks. */
+/* Every option of a help page is taken by the parser for that command, and every option the parser takes is on the
+ * page, apart from launch options of commands that start no ranks. */
 static void test_T11_help_and_parser(void **state)
 {
 	const struct ct_command *c;

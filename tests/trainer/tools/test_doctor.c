@@ -1,5 +1,6 @@
-/* Judging of facts: a healthy set of three nodes has no findings, and each planted fault has exactly one, with the check,
- * the node, the exit code and the remedy that belong to it. The names of rows are those of the tutorials' mistakes. */
+/* Judging of facts: a healthy set of three nodes has no findings, and each planted fault has exactly one, with the
+ * check, the node, the exit code and the remedy that belong to it. The names of rows are those of the tutorials'
+ * mistakes. */
 #include "tests/trainer/doctor_fixture.h"
 
 #include "trainer/tools/doctor/checks.h"

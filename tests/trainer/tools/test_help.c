@@ -107,8 +107,8 @@ static void test_search(void **state)
 /* The man page has all commands, and no line that roff would take for an unknown request. */
 static void test_man(void **state)
 {
-	static const char *const requests[] = {".TH", ".SH", ".SS", ".TP", ".PP", ".nf", ".fi",
-					       ".RS", ".RE", ".br", ".nh", ".ad", ".B",  ".I", ".\\\""};
+	static const char *const requests[] = {".TH", ".SH", ".SS", ".TP", ".PP", ".nf", ".fi",  ".RS",
+					       ".RE", ".br", ".nh", ".ad", ".B",  ".I",  ".\\\""};
 	struct ct_str page = {0};
 	const struct ct_command *c;
 	char line[80], name[40];

@@ -1,4 +1,5 @@
-/* Launch lines of the tutorials, and the commands that replace them. The names of rows are those of docs/FEATURES.md. */
+/* Launch lines of the tutorials, and the commands that replace them. The names of rows are those of docs/FEATURES.md.
+ */
 #include "tests/trainer/tmpdir.h"
 
 #include "trainer/config/import/import_impl.h"

@@ -36,6 +36,7 @@ static const struct ct_image_source no_data;
 static char *new_run(const char *name, const char *lines, size_t n)
 {
 	char *run = ct_strdup(in_tmpdir(name)), *path = ct_path_join(run, "metrics.jsonl");
+
 	assert_ok(ct_dir_make(run));
 	assert_ok(ct_file_replace(path, lines, n));
 	ct_free(path);
@@ -45,6 +46,7 @@ static char *new_run(const char *name, const char *lines, size_t n)
 static void add_file(const char *run, const char *name, const char *text)
 {
 	char *path = ct_path_join(run, name);
+
 	assert_ok(ct_file_replace(path, text, strlen(text)));
 	ct_free(path);
 }
@@ -53,6 +55,7 @@ static char *read_file(const char *run, const char *name)
 {
 	char *path = ct_path_join(run, name), *text;
 	size_t len;
+
 	assert_ok(ct_file_read(path, 64 << 20, &text, &len));
 	ct_free(path);
 	return text;
@@ -62,6 +65,7 @@ static char *read_file(const char *run, const char *name)
 static char *page_of(const char *run)
 {
 	char *path;
+
 	assert_ok(ct_report_write_run(run, &no_data, &path));
 	ct_free(path);
 	return read_file(run, "report.html");
@@ -76,13 +80,15 @@ static void assert_phrases(const char *page, const struct phrase *phrases, size_
 {
 	for (size_t i = 0; i < n; i++) {
 		if (!strstr(page, phrases[i].text) == phrases[i].wanted)
-			fail_msg("the page %s \"%s\"", phrases[i].wanted ? "does not contain" : "contains", phrases[i].text);
+			fail_msg("the page %s \"%s\"", phrases[i].wanted ? "does not contain" : "contains",
+				 phrases[i].text);
 	}
 }
 
 static void assert_setting(const struct ct_run_files *r, const char *key, const char *value, const char *origin)
 {
 	const struct ct_run_setting *s = ct_run_setting_find(r, key);
+
 	assert_non_null(s);
 	assert_string_equal(s->value, value);
 	assert_string_equal(s->origin, origin);
@@ -145,6 +151,7 @@ static void test_hostile(void **state)
 		{"done&lt;/td&gt;&lt;script&gt;alert(1)&lt;/script&gt;", true},
 		{"&lt;img src=x onerror=alert(2)&gt;", true},
 	};
+
 	(void)state;
 	char *run = new_run("hostile", metrics, sizeof(metrics) - 1);
 	add_file(run, "config.yaml", config);
@@ -162,6 +169,7 @@ static ct_json *charts_of(const char *page)
 	ct_json *charts;
 	const char *begin = strstr(page, "id=\"charts\">") + strlen("id=\"charts\">"),
 		   *end = strstr(begin, "</script>");
+
 	assert_ok(ct_json_parse(begin, (size_t)(end - begin), "charts", &charts));
 	return charts;
 }
@@ -170,6 +178,7 @@ static void assert_in(const ct_json *list, double wanted)
 {
 	for (size_t i = 0; i < ct_json_len(list); i++) {
 		double v;
+
 		if (ct_json_as_f64(ct_json_at(list, i), &v) && v == wanted)
 			return;
 	}
@@ -256,5 +265,6 @@ int main(void)
 		cmocka_unit_test(test_load), cmocka_unit_test(test_csv),    cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_long), cmocka_unit_test(test_little), cmocka_unit_test(test_events),
 	};
+
 	return cmocka_run_group_tests_name("results", tests, tmpdir_setup, tmpdir_teardown);
 }

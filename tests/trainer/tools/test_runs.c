@@ -244,7 +244,8 @@ static void expect_plan(const struct ct_run_list *l, struct ct_clean_plan *p, co
 static void test_clean_unknown_host(void **state)
 {
 	const struct timespec before = {.tv_sec = time(NULL) - 3600};
-	char *dir = ct_strdup(in_tmpdir("hosts/starting")), *log = ct_strdup(in_tmpdir("hosts/starting/log/rank-00000.log")),
+	char *dir = ct_strdup(in_tmpdir("hosts/starting")),
+	     *log = ct_strdup(in_tmpdir("hosts/starting/log/rank-00000.log")),
 	     *launcher = ct_strdup(in_tmpdir("hosts/starting/log/launcher.log"));
 	struct ct_run_list l;
 	struct ct_clean_plan p;
@@ -256,7 +257,8 @@ static void test_clean_unknown_host(void **state)
 			write_old(log, "");
 		else if (i == 1) /* an earlier attempt has failed */
 			write_old(launcher, "");
-		assert_int_equal(utimensat(AT_FDCWD, i < 2 ? log : launcher, (struct timespec[]){before, before}, 0), 0);
+		assert_int_equal(utimensat(AT_FDCWD, i < 2 ? log : launcher, (struct timespec[]){before, before}, 0),
+				 0);
 		assert_int_equal(utimensat(AT_FDCWD, dir, (struct timespec[]){before, before}, 0), 0);
 		assert_ok(ct_run_list_find(in_tmpdir("hosts"), &l));
 		assert_int_equal(l.n, 1);
@@ -397,11 +399,15 @@ static void test_text_table(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_states),          cmocka_unit_test(test_running),
-		cmocka_unit_test(test_filter_and_sort), cmocka_unit_test(test_table),
-		cmocka_unit_test(test_compare),         cmocka_unit_test(test_clean),
+		cmocka_unit_test(test_states),
+		cmocka_unit_test(test_running),
+		cmocka_unit_test(test_filter_and_sort),
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_compare),
+		cmocka_unit_test(test_clean),
 		cmocka_unit_test(test_clean_unknown_host),
-		cmocka_unit_test(test_text_table),      cmocka_unit_test(test_follow),
+		cmocka_unit_test(test_text_table),
+		cmocka_unit_test(test_follow),
 	};
 
 	return cmocka_run_group_tests(tests, setup, tmpdir_teardown);

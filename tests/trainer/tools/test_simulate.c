@@ -7,7 +7,7 @@
 #define GB 1e9
 #define PER_MB (1000 * 1000 / 4) /* fp32 elements */
 
-#define NEAR(a, b) assert_true((a) > (b)-1e-9 && (a) < (b) + 1e-9)
+#define NEAR(a, b) assert_true((a) > (b) - 1e-9 && (a) < (b) + 1e-9)
 
 static const struct ct_sim_link fast = {"fast", 0, 1 * US, 2 * US, 10 * GB};
 static const struct ct_sim_link slow = {"slow", 0, 10 * US, 20 * US, 1 * GB};

@@ -1,4 +1,5 @@
-/* Finds the parts of a launch line - environment variables, srun or mpirun, launcher, script - and writes the result. */
+/* Finds the parts of a launch line - environment variables, srun or mpirun, launcher, script - and writes the result.
+ */
 #include "trainer/config/import/import.h"
 
 #include <ctype.h>

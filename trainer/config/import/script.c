@@ -162,6 +162,7 @@ void ct__import_script(struct ct_import *im)
 const char *ct__import_config(struct ct_import *im)
 {
 	const char *model = ct__import_get(im, "model.name");
+
 	for (size_t i = 0; im->script && i < CT_ARRAY_LEN(scripts); i++) {
 		if (contains(im->script, scripts[i].part) && !contains(im->script, "imagenet"))
 			return scripts[i].config;

@@ -1,5 +1,5 @@
-/* The checkpoints of a run directory as files: their names, state.json as a struct, and the list of checkpoints. The launcher
- * needs it to know whether a run has made progress. trainer/run/checkpoint saves and loads the tensors. */
+/* The checkpoints of a run directory as files: their names, state.json as a struct, and the list of checkpoints. The
+ * launcher needs it to know whether a run has made progress. trainer/run/checkpoint saves and loads the tensors. */
 #ifndef CT_TRAINER_JOB_CHECKPOINTS_CHECKPOINT_FILES_H
 #define CT_TRAINER_JOB_CHECKPOINTS_CHECKPOINT_FILES_H
 
@@ -78,8 +78,9 @@ struct ct_ckpt_entry {
 };
 /* Returns the number of checkpoint directories in the run directory, including invalid ones. */
 int ct_checkpoint_count(const char *run_dir);
-/* Returns the number of the newest save among the checkpoints in the run directory, or 0 if there are none. Each save has a larger number
- * than all checkpoints that existed at that time, even if training has returned to an earlier step. */
+/* Returns the number of the newest save among the checkpoints in the run directory, or 0 if there are none. Each save
+ * has a larger number than all checkpoints that existed at that time, even if training has returned to an earlier step.
+ */
 uint64_t ct_checkpoint_newest_save(const char *run_dir);
 /* Lists the checkpoints in the directory RUN/checkpoints, oldest first, ordered by save_index and then by step. If the
  * directory is missing, the list is empty. The result is owned by the caller (ct_free). */

@@ -34,10 +34,7 @@ static const struct field {
 	enum field_type type;
 	size_t offset;
 } fields[] = {
-#define FIELD(name, type)                                          \
-	{                                                          \
-#name, type, offsetof(struct ct_train_state, name) \
-	}
+#define FIELD(name, type) {#name, type, offsetof(struct ct_train_state, name)}
 	FIELD(step, FIELD_U64),
 	FIELD(epoch, FIELD_U32),
 	FIELD(step_in_epoch, FIELD_U64),

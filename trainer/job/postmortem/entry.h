@@ -16,8 +16,8 @@ struct ct_rank_end {
 	uint64_t memory_limit;        /* of its control group; 0: none */
 };
 
-/* Returns the path of the file in which the signal handlers of a rank write its backtraces (base/stacks.h); the caller owns
- * it. NULL if there is not enough memory. */
+/* Returns the path of the file in which the signal handlers of a rank write its backtraces (base/stacks.h); the caller
+ * owns it. NULL if there is not enough memory. */
 char *ct_postmortem_stacks_path(const char *run_dir, int rank);
 /* Lists the ranks that have such files. The caller owns *ranks (ct_free). */
 enum ct_status ct_postmortem_stacks_ranks(const char *run_dir, int **ranks, size_t *n) CT_MUST_CHECK;

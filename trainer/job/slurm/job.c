@@ -121,9 +121,8 @@ static enum ct_status time_left_in_env(int64_t *seconds)
 enum ct_status ct_slurm_time_left(const struct ct_slurm_job *job, int64_t *seconds)
 {
 	struct ct_str text = {0};
-	enum ct_status st =
-		ct_subprocess_run((const char *const[]){"squeue", "-h", "-j", job->name, "-o", "%L", NULL},
-				  ct_deadline_in(LIMIT_NS), &text);
+	enum ct_status st = ct_subprocess_run((const char *const[]){"squeue", "-h", "-j", job->name, "-o", "%L", NULL},
+					      ct_deadline_in(LIMIT_NS), &text);
 
 	while (text.len > 0 && isspace((unsigned char)text.s[text.len - 1]))
 		text.s[--text.len] = '\0';

@@ -10,7 +10,8 @@
 struct ct_slurm_job {
 	int64_t id;    /* SLURM_JOB_ID; 0 if this process is not in a job */
 	int restart;   /* how often the job has been requeued */
-	char name[48]; /* for requests: the id, or ARRAY_TASK in a job array, because a task may have the id of the array */
+	char name[48]; /* for requests: the id, or ARRAY_TASK in a job array, because a task may have the id of the
+			  array */
 	char key[128]; /* name of the cluster and id; "" if this process is not in a job */
 };
 /* Reads the environment of this process. */
@@ -28,10 +29,10 @@ enum ct_status ct_slurm_time_left(const struct ct_slurm_job *job, int64_t *secon
 /* Parses squeue's form of a time: [days-][hours:]minutes:seconds, or UNLIMITED. Fails with CT_DATA. */
 enum ct_status ct_slurm_parse_time(const char *text, int64_t *seconds) CT_MUST_CHECK;
 
-/* Requeues the job, so that it starts again and resumes. The job would otherwise count as finished, because its processes
- * have ended by themselves. Requeuing ends all of its processes, including this one. A job that was cancelled, that has
- * already been requeued, or that does not allow it (--no-requeue, salloc), is not requeued. The log says what was done.
- * Keeps the error chain. */
+/* Requeues the job, so that it starts again and resumes. The job would otherwise count as finished, because its
+ * processes have ended by themselves. Requeuing ends all of its processes, including this one. A job that was
+ * cancelled, that has already been requeued, or that does not allow it (--no-requeue, salloc), is not requeued. The log
+ * says what was done. Keeps the error chain. */
 void ct_slurm_requeue(const struct ct_slurm_job *job);
 
 #endif

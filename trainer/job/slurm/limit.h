@@ -1,7 +1,7 @@
-/* Stops a run in time before its Slurm job reaches the time limit. A thread asks Slurm for the remaining time, and sends
- * SIGUSR1 to this process when only the given margin is left. The run then saves a checkpoint and ends, as after a
- * SIGUSR1 from Slurm. Slurm is asked again every 10 minutes, and before the signal is sent, because the limit of a job
- * may be changed. */
+/* Stops a run in time before its Slurm job reaches the time limit. A thread asks Slurm for the remaining time, and
+ * sends SIGUSR1 to this process when only the given margin is left. The run then saves a checkpoint and ends, as after
+ * a SIGUSR1 from Slurm. Slurm is asked again every 10 minutes, and before the signal is sent, because the limit of a
+ * job may be changed. */
 #ifndef CT_TRAINER_JOB_SLURM_LIMIT_H
 #define CT_TRAINER_JOB_SLURM_LIMIT_H
 
@@ -14,7 +14,7 @@ struct ct_slurm_limit {
 	pthread_cond_t changed;
 	const struct ct_slurm_job *job;
 	int64_t margin; /* in seconds; negative: auto */
-	bool end;            /* guarded by mutex */
+	bool end;       /* guarded by mutex */
 };
 
 /* Starts the thread. margin is the time in seconds that a run needs to stop and save; if it is negative, a tenth of the

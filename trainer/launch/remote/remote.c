@@ -45,8 +45,8 @@ struct job {
 
 /* ---- processes */
 
-/* Makes only async-signal-safe calls. Signals of the terminal do not reach the child, which has its own process group. If
- * this process is killed, the child ends because of the end of its input. */
+/* Makes only async-signal-safe calls. Signals of the terminal do not reach the child, which has its own process group.
+ * If this process is killed, the child ends because of the end of its input. */
 static void child_main(char **argv, const int pipes[3][2])
 {
 	sigset_t none;
@@ -177,8 +177,8 @@ static int n_running(const struct job *j)
 
 /* ---- ending */
 
-/* A host saves and ends at the first request, and ends at once at the second. Then its input is closed, which has the same
- * effect, and at last the connection is. */
+/* A host saves and ends at the first request, and ends at once at the second. Then its input is closed, which has the
+ * same effect, and at last the connection is. */
 static void stop_harder(struct job *j, const char *signal_line)
 {
 	j->n_stops++;

@@ -1,4 +1,5 @@
-/* `ctrain launch`: starts a training run on several hosts over ssh, merges their output, and ends all of them together. */
+/* `ctrain launch`: starts a training run on several hosts over ssh, merges their output, and ends all of them together.
+ */
 #ifndef CT_TRAINER_LAUNCH_REMOTE_REMOTE_H
 #define CT_TRAINER_LAUNCH_REMOTE_REMOTE_H
 
@@ -16,10 +17,10 @@ struct ct_remote_opts {
 };
 
 /* Starts ctrain on each host in the directory with the name of the current one, with the variables CTRAIN_*, NCCL_* and
- * GLOO_* of this process, and waits until all have ended. A host whose name is localhost or that of this host is started
- * without ssh. The lines of node 0 are copied as they are; those of other nodes begin with "[HOST] ". The first SIGINT,
- * SIGTERM, SIGHUP or SIGUSR1 is sent to all hosts, which save and end; the second ends them at once. If this process is
- * killed, they save and end, too. Returns the status of the host that failed first. */
+ * GLOO_* of this process, and waits until all have ended. A host whose name is localhost or that of this host is
+ * started without ssh. The lines of node 0 are copied as they are; those of other nodes begin with "[HOST] ". The first
+ * SIGINT, SIGTERM, SIGHUP or SIGUSR1 is sent to all hosts, which save and end; the second ends them at once. If this
+ * process is killed, they save and end, too. Returns the status of the host that failed first. */
 enum ct_status ct_remote_run(const struct ct_remote_opts *o) CT_MUST_CHECK;
 
 #endif

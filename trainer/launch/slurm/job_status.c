@@ -23,6 +23,7 @@ static void read_tail(const char *path, struct ct_str *out)
 	struct stat sb;
 	int fd;
 	char *data = NULL;
+
 	if (ct_file_open(path, CT_FILE_READ, &fd) < 0) {
 		ct_error_clear();
 		return;
@@ -30,6 +31,7 @@ static void read_tail(const char *path, struct ct_str *out)
 	if (fstat(fd, &sb) == 0 && (data = ct_calloc(TAIL_BYTES + 1, 1))) {
 		off_t from = sb.st_size > TAIL_BYTES ? sb.st_size - TAIL_BYTES : 0;
 		ssize_t n = pread(fd, data, TAIL_BYTES, from);
+
 		data[n > 0 ? n : 0] = '\0';
 		const char *first = from > 0 ? strchr(data, '\n') : NULL;
 		ct_str_add(out, first ? first + 1 : data);
@@ -55,6 +57,7 @@ static void add_log(ct_json *o, const char *path, int n_lines)
 	struct ct_str text = {0};
 	ct_json *lines = ct_json_array();
 	const char *p;
+
 	read_tail(path, &text);
 	size_t n = 0, skip;
 	for (const char *c = ct_str_text(&text); *c; c++)
@@ -63,6 +66,7 @@ static void add_log(ct_json *o, const char *path, int n_lines)
 	for (p = ct_str_text(&text); *p; p += strspn(p, "\n")) {
 		size_t len = strcspn(p, "\n");
 		char *line = skip > 0 ? NULL : ct_strndup(p, len);
+
 		if (line)
 			ct_json_push_str(lines, line);
 		ct_free(line);
@@ -80,6 +84,7 @@ static void add_progress(ct_json *o, const char *run_dir)
 	char *path = ct_path_join(run_dir, "metrics.jsonl"), *line;
 	ct_json *found = NULL;
 	int64_t step;
+
 	if (path)
 		read_tail(path, &text);
 	while (!found && (line = pop_line(&text))) {
@@ -102,6 +107,7 @@ static void add_progress(ct_json *o, const char *run_dir)
 static void copy_field(ct_json *o, const char *line, const char *name, const char *key)
 {
 	char value[PATH_MAX];
+
 	if (ct_slurm_field(line, name, value, sizeof(value)) && value[0] && strcmp(value, "(null)") != 0)
 		ct_json_set_str(o, key, value);
 }
@@ -112,6 +118,7 @@ static char *find_run_dir(const char *line)
 	char comment[PATH_MAX], work[PATH_MAX], index[32];
 	const char *dir = comment + strlen(CT_SLURM_COMMENT);
 	char *out;
+
 	(void)ct_slurm_field(line, "Comment", comment, sizeof(comment));
 	(void)ct_slurm_field(line, "WorkDir", work, sizeof(work));
 	if (strncmp(comment, CT_SLURM_COMMENT, strlen(CT_SLURM_COMMENT)) != 0)
@@ -128,14 +135,14 @@ static char *find_run_dir(const char *line)
 
 ct_json *ct_slurm_status(const char *line, int n_lines)
 {
-	static const char *const fields[][2] = {{"JobName", "name"},       {"JobState", "state"},
-						{"Reason", "reason"},      {"RunTime", "run_time"},
-						{"TimeLimit", "time_limit"}, {"Restarts", "restarts"},
-						{"NodeList", "nodes"},     {"StartTime", "start_time"},
-						{"StdOut", "log"}};
+	static const char *const fields[][2] = {
+		{"JobName", "name"},     {"JobState", "state"},       {"Reason", "reason"},
+		{"RunTime", "run_time"}, {"TimeLimit", "time_limit"}, {"Restarts", "restarts"},
+		{"NodeList", "nodes"},   {"StartTime", "start_time"}, {"StdOut", "log"}};
 	ct_json *o = ct_json_object();
 	char array[32], index[32], job[80], *run_dir = find_run_dir(line);
 	const char *log;
+
 	(void)ct_slurm_field(line, "JobId", job, sizeof(job));
 	if (ct_slurm_field(line, "ArrayJobId", array, sizeof(array)) &&
 	    ct_slurm_field(line, "ArrayTaskId", index, sizeof(index)))
@@ -159,6 +166,7 @@ static const char *text_of(const ct_json *o, const char *key)
 {
 	const ct_json *v = ct_json_get(o, key);
 	const char *s = v ? ct_json_as_str(v) : NULL;
+
 	return s ? s : "";
 }
 
@@ -166,6 +174,7 @@ static void add_last(const ct_json *last, struct ct_str *out)
 {
 	int64_t step;
 	double loss;
+
 	if (!last || !ct_json_get(last, "step") || !ct_json_as_i64(ct_json_get(last, "step"), &step))
 		return;
 	ct_str_addf(out, ", at step %lld", (long long)step);
@@ -179,6 +188,7 @@ void ct_slurm_status_text(const ct_json *o, struct ct_str *out)
 {
 	const char *state = text_of(o, "state"), *reason = text_of(o, "reason"), *nodes = text_of(o, "nodes");
 	const ct_json *lines = ct_json_get(o, "log_tail");
+
 	ct_str_addf(out, "job %s (%s): %s", text_of(o, "job"), text_of(o, "name"), state);
 	if (reason[0] && strcmp(reason, "None") != 0)
 		ct_str_addf(out, " (%s)", reason);
@@ -199,6 +209,7 @@ void ct_slurm_status_text(const ct_json *o, struct ct_str *out)
 		ct_str_addf(out, "  log            %s\n", text_of(o, "log"));
 	for (size_t i = 0; lines && i < ct_json_len(lines); i++) {
 		const char *line = ct_json_as_str(ct_json_at(lines, i));
+
 		ct_str_add(out, "    | ");
 		ct_str_add_escaped(out, line ? line : "", line ? strlen(line) : 0, 200);
 		ct_str_add(out, "\n");
@@ -208,11 +219,13 @@ void ct_slurm_status_text(const ct_json *o, struct ct_str *out)
 enum ct_status ct_slurm_own_jobs(struct ct_str *out)
 {
 	struct ct_str text = {0};
-	enum ct_status st = ct_subprocess_run(
-		(const char *const[]){"squeue", "-h", "--me", "-t", "all", "-r", "-o", "%i %k", NULL},
-		ct_deadline_in(REQUEST_NS), &text);
+	enum ct_status st =
+		ct_subprocess_run((const char *const[]){"squeue", "-h", "--me", "-t", "all", "-r", "-o", "%i %k", NULL},
+				  ct_deadline_in(REQUEST_NS), &text);
+
 	for (const char *p = ct_str_text(&text); st == CT_OK && *p; p += *p == '\n') {
 		size_t len = strcspn(p, "\n"), id = strcspn(p, " \n");
+
 		if (id < len && strncmp(p + id + 1, CT_SLURM_COMMENT, strlen(CT_SLURM_COMMENT)) == 0) {
 			ct_str_add_bytes(out, p, id);
 			ct_str_add(out, "\n");

@@ -5,8 +5,8 @@
 #include "base/json.h"
 
 /* Returns a JSON object with the members job, name, state, reason, run_time, time_limit, restarts, nodes, run_dir, log,
- * log_tail (an array of the last n_lines lines) and last (the last object of RUN/metrics.jsonl that has a step). Members
- * that are not known are missing. `line` is a line of ct_slurm_show_job. The result is owned by the caller. */
+ * log_tail (an array of the last n_lines lines) and last (the last object of RUN/metrics.jsonl that has a step).
+ * Members that are not known are missing. `line` is a line of ct_slurm_show_job. The result is owned by the caller. */
 ct_json *ct_slurm_status(const char *line, int n_lines);
 /* Appends a text of a few lines for people. */
 void ct_slurm_status_text(const ct_json *status, struct ct_str *out);

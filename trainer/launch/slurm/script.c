@@ -12,8 +12,8 @@ static enum ct_status check_value(const char *what, const char *value)
 	for (const char *p = value; *p; p++) {
 		if (isspace((unsigned char)*p) || iscntrl((unsigned char)*p) || strchr("\"'\\", *p))
 			return CT_FAIL(CT_USAGE,
-				       "%s \"%.80s\": a batch script cannot contain spaces and quotes in this value", what,
-				       value);
+				       "%s \"%.80s\": a batch script cannot contain spaces and quotes in this value",
+				       what, value);
 	}
 	return CT_OK;
 }
@@ -34,6 +34,7 @@ static enum ct_status add_option(struct ct_str *out, const char *option, const c
 static enum ct_status add_options(const struct ct_slurm_script *s, struct ct_str *out)
 {
 	char nodes[24], tasks[24];
+
 	snprintf(nodes, sizeof(nodes), "%d", s->nodes);
 	snprintf(tasks, sizeof(tasks), "%d", s->tasks);
 	CT_TRY(add_option(out, "--job-name", s->name, NULL));
@@ -60,13 +61,17 @@ enum ct_status ct_slurm_script(const struct ct_slurm_script *s, struct ct_str *o
 	CT_TRY(check_value("the run directory", s->run_dir));
 	ct_str_add(out, "#!/bin/bash\n" CT_SLURM_MARK ": ");
 	ct_str_add_escaped(out, s->command_line, strlen(s->command_line), 2000);
-	ct_str_addf(out, "\n# %d node%s with %d rank%s each. Submit this file with sbatch; ctrain slurm status shows the job.\n\n",
-		    s->nodes, ct_plural(s->nodes), s->tasks, ct_plural(s->tasks));
+	ct_str_addf(
+		out,
+		"\n# %d node%s with %d rank%s each. Submit this file with sbatch; ctrain slurm status shows the job.\n\n",
+		s->nodes, ct_plural(s->nodes), s->tasks, ct_plural(s->tasks));
 	CT_TRY(add_options(s, out));
-	ct_str_add(out, "\n# If programs or libraries come from modules, load them here, for example: module load cuda\n\n"
-			"# srun starts the ranks, so neither torchrun nor --procs is needed. ctrain itself ends all ranks if one\n"
-			"# fails; when the job stops, ranks end at different times because rank 0 saves. srun must not kill it.\n"
-			"exec srun --kill-on-bad-exit=0");
+	ct_str_add(
+		out,
+		"\n# If programs or libraries come from modules, load them here, for example: module load cuda\n\n"
+		"# srun starts the ranks, so neither torchrun nor --procs is needed. ctrain itself ends all ranks if one\n"
+		"# fails; when the job stops, ranks end at different times because rank 0 saves. srun must not kill it.\n"
+		"exec srun --kill-on-bad-exit=0");
 	if (s->cpus) {
 		ct_str_add(out, " --cpus-per-task=");
 		ct_str_add_shell(out, s->cpus);

@@ -29,7 +29,7 @@ struct tensor_list {
 	struct origin {
 		const struct ct_mirror *arena;
 		int param;
-	} * from; /* source of tensors without desc.data */
+	} *from; /* source of tensors without desc.data */
 };
 
 static void release_list(struct tensor_list *l)
@@ -111,13 +111,9 @@ static enum ct_status fill(void *user, int i, float *out)
 
 static enum ct_status write_list(struct tensor_list *l, const char *folder, const char *name, struct ct_ckpt_file *out)
 {
-	const char *const metadata[] = {"format",
-					"pt",
-					"producer",
-					"ctrain " CTRAIN_VERSION,
-					l->description ? CT_DESCRIPTION_KEY : NULL,
-					l->description,
-					NULL};
+	const char *const metadata[] = {
+		"format",       "pt", "producer", "ctrain " CTRAIN_VERSION, l->description ? CT_DESCRIPTION_KEY : NULL,
+		l->description, NULL};
 	enum ct_status st;
 	char *path;
 
@@ -133,10 +129,8 @@ static enum ct_status write_list(struct tensor_list *l, const char *folder, cons
 static enum ct_status write_groups(const char *folder, const struct ct_snapshot *snap, int first, int end,
 				   const char *name, const char *failpoint, struct ct_ckpt_file *out)
 {
-	struct tensor_list l = {.net = snap->net,
-				.graph = snap->graph,
-				.failpoint = failpoint,
-				.description = snap->description};
+	struct tensor_list l = {
+		.net = snap->net, .graph = snap->graph, .failpoint = failpoint, .description = snap->description};
 	enum ct_status st = CT_OK;
 
 	for (int i = first; i < end; i++)
@@ -174,7 +168,8 @@ static char *temp_name(const char *folder, const char *name)
 			 (unsigned long long)ct_now_ns());
 }
 
-/* Deletes a directory that is no longer a checkpoint. A failure is harmless, because ct_ckpt_remove_stale tries again. */
+/* Deletes a directory that is no longer a checkpoint. A failure is harmless, because ct_ckpt_remove_stale tries again.
+ */
 static void discard(const char *temp)
 {
 	if (ct_dir_remove(temp) < 0) {

@@ -27,9 +27,10 @@ struct ct_checkpoint_source {
 	 * borrowed, and must not change, until the save is done. */
 	const struct ct_whole *whole;
 	const struct ct_train_state *state;
-	const char *
-		config_lines; /* from ct_config_lines; stored in state.json, so that a resume can name keys that differ */
-	const char *description; /* of the model (infer/description.h), for the metadata of the files; borrowed until the save is done; NULL: none */
+	const char *config_lines; /* from ct_config_lines; stored in state.json, so that a resume can name keys that
+				     differ */
+	const char *description;  /* of the model (infer/description.h), for the metadata of the files; borrowed until
+				     the save is done; NULL: none */
 	const struct ct_checkpoint_guard *guard; /* borrowed until the save is done; may be NULL */
 	int threads;                             /* number of threads that copy the tensors to host memory; 0: one */
 };

@@ -22,8 +22,10 @@ static const char *common_prefix(const ct_safetensors *s)
 
 	for (size_t k = 0; k < CT_ARRAY_LEN(wrappers); k++) {
 		int i = 0;
+
 		for (; i < ct_safetensors_count(s); i++) {
 			struct ct_tensor_desc t;
+
 			ct_safetensors_at(s, i, &t, NULL);
 			if (!starts_with(t.name, wrappers[k]))
 				break;
@@ -69,10 +71,11 @@ static void report(const struct ct_weights_file *from, const struct ct_tensor_ma
 	out->doubtful = m->loaded < m->n && !m->head_only;
 	ct__tensor_match_describe(m, &text);
 	if (m->loaded < m->n)
-		snprintf(out->text, sizeof(out->text),
-			 "%s%d of the model's %d tensors were loaded from %s%s; the other %d start from random values. %s",
-			 out->doubtful ? "only " : "", m->loaded, m->n, from->path, what, m->n - m->loaded,
-			 ct_str_text(&text));
+		snprintf(
+			out->text, sizeof(out->text),
+			"%s%d of the model's %d tensors were loaded from %s%s; the other %d start from random values. %s",
+			out->doubtful ? "only " : "", m->loaded, m->n, from->path, what, m->n - m->loaded,
+			ct_str_text(&text));
 	else
 		snprintf(out->text, sizeof(out->text), "all of the model's %d tensors were loaded from %s%s%s%s", m->n,
 			 from->path, what, text.len ? "; " : "", ct_str_text(&text));
@@ -84,8 +87,8 @@ static void report(const struct ct_weights_file *from, const struct ct_tensor_ma
 }
 
 /* Loads into the net or, if it is NULL, into the memory of the group. */
-static enum ct_status load(const struct ct_weights_file *from, const ct_graph *g, ct_net *net, struct ct_tensor_group group,
-			   enum ct_weights_how how, struct ct_weights_report *out)
+static enum ct_status load(const struct ct_weights_file *from, const ct_graph *g, ct_net *net,
+			   struct ct_tensor_group group, enum ct_weights_how how, struct ct_weights_report *out)
 {
 	struct ct_tensor_match m;
 	enum ct_status st;
@@ -93,11 +96,8 @@ static enum ct_status load(const struct ct_weights_file *from, const ct_graph *g
 	group.prefix = from->prefix;
 	group.has_buffers = true;
 	CT_TRY(ct__tensor_match(from->tensors, g, &group, 1, (struct ct_tensor_policy){.others_allowed = true}, &m));
-	*out = (struct ct_weights_report){.n = m.n,
-					  .loaded = m.loaded,
-					  .missing = m.missing.n,
-					  .misshaped = m.misshaped.n,
-					  .extra = m.extra.n};
+	*out = (struct ct_weights_report){
+		.n = m.n, .loaded = m.loaded, .missing = m.missing.n, .misshaped = m.misshaped.n, .extra = m.extra.n};
 	if (m.loaded == 0 || (how != CT_WEIGHTS_FITTING && !ct__tensor_match_is_exact(&m)))
 		st = refuse(from, g, &m, how);
 	else
@@ -226,6 +226,7 @@ static const char *head_weight(const ct_graph *g)
 
 	for (int i = 0; i < ct_graph_n_params(g); i++) {
 		const struct ct_param *p = ct_graph_param(g, i);
+
 		if (p->node == head && p->kind == CT_PARAM_WEIGHT)
 			return p->name;
 	}

@@ -265,8 +265,7 @@ enum ct_status ct__tensor_match_import(const struct ct_tensor_match *m, const ct
 		most = nth(g, i)->n > most ? nth(g, i)->n : most;
 	CT_TRY_ALLOC(scratch = ct_realloc(NULL, most, sizeof(float)));
 	for (int k = 0; k < n_groups && st == CT_OK; at += n_tensors(g, &groups[k]), k++)
-		st = groups[k].whole ? read_whole(s, g, &groups[k], at)
-				     : import_group(s, net, &groups[k], at, scratch);
+		st = groups[k].whole ? read_whole(s, g, &groups[k], at) : import_group(s, net, &groups[k], at, scratch);
 	ct_free(scratch);
 	return st;
 }

@@ -35,7 +35,8 @@ struct ct_tensor_list {
 struct ct_tensor_match {
 	int n;      /* number of tensors of the model, over all groups */
 	int loaded; /* number of these that are in the file with the same shape and a floating-point type */
-	int *at; /* [n] index of the tensor in the file, or -1 if it is not loaded; ordered by group, with parameters before buffers */
+	int *at;    /* [n] index of the tensor in the file, or -1 if it is not loaded; ordered by group, with parameters
+		       before buffers */
 	bool head_only; /* true if all tensors that are not loaded belong to the model's last layer with a weight */
 	struct ct_tensor_list missing, misshaped, extra;
 };
@@ -50,8 +51,8 @@ bool ct__tensor_match_is_exact(const struct ct_tensor_match *m);
 /* Appends the differences: "2 have another shape or type: fc.bias is [1000], but the model's is [10], ...; 1 is
  * missing: ..." */
 void ct__tensor_match_describe(const struct ct_tensor_match *m, struct ct_str *out);
-/* Copies the matching tensors to the arenas of their groups, or to host memory. The other values do not change. g is the
- * graph that was compared. net may be NULL if no group has arenas. */
+/* Copies the matching tensors to the arenas of their groups, or to host memory. The other values do not change. g is
+ * the graph that was compared. net may be NULL if no group has arenas. */
 enum ct_status ct__tensor_match_import(const struct ct_tensor_match *m, const ct_safetensors *s, const ct_graph *g,
 				       ct_net *net, const struct ct_tensor_group *groups, int n_groups) CT_MUST_CHECK;
 

@@ -21,8 +21,8 @@ struct ct_whole {
 	int n_groups;
 };
 
-/* Allocates the groups of this model, of the states of an optimizer, and of EMA weights. optim and ema may be NULL; only
- * their names are used. Release *out even after a failure. */
+/* Allocates the groups of this model, of the states of an optimizer, and of EMA weights. optim and ema may be NULL;
+ * only their names are used. Release *out even after a failure. */
 enum ct_status ct_whole_init(const ct_graph *g, const ct_optim *optim, const ct_ema *ema,
 			     struct ct_whole *out) CT_MUST_CHECK;
 void ct_whole_release(struct ct_whole *w);

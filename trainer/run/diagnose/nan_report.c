@@ -130,7 +130,8 @@ static enum ct_status share(struct ct_session *s, int64_t order, const ct_json *
 	if (all[2 * first] >= CT__NAN_UNKNOWN) {
 		*out = ct_json_object();
 		if (world > 1 && all[2 * first] == CT__NAN_FINITE)
-			ct_json_set_str(*out, "message", "all values of each rank are finite, but the sum of their gradients is not");
+			ct_json_set_str(*out, "message",
+					"all values of each rank are finite, but the sum of their gradients is not");
 		goto out;
 	}
 	const size_t n = (size_t)all[2 * first + 1];
@@ -204,7 +205,7 @@ static enum ct_status write_line(ct_metrics_log *metrics, const ct_json *report)
 }
 
 static enum ct_status record(const struct ct_session *s, const struct ct_nan_history *h, const struct ct_step_result *r,
-			    ct_json *report, ct_metrics_log *metrics)
+			     ct_json *report, ct_metrics_log *metrics)
 {
 	ct_json_set_i64(report, "v", 1);
 	ct_json_set_i64(report, "step", (int64_t)r->request.step + 1);
@@ -228,18 +229,20 @@ static enum ct_status explain(const struct ct_session *s, const struct ct_error 
 	for (size_t i = 0; samples && i < ct_json_len(samples); i++)
 		if (ct_json_as_i64(ct_json_at(samples, i), &id))
 			ct_str_addf(&ids, " %lld", (long long)id);
-	ct_error_set(error->status, __FILE__, __LINE__, "%s%s%s", error->message, message ? "; " : "", message ? message : "");
+	ct_error_set(error->status, __FILE__, __LINE__, "%s%s%s", error->message, message ? "; " : "",
+		     message ? message : "");
 	if (ids.len > 0 && ct_dataset_info(s->train)->kind != CT_SAMPLE_F32)
-		ct_error_hint("%s; %s/nan.json describes the failure; `ctrain data show %s/config.yaml%s` shows the samples", error->hint,
-			      s->run_dir, s->run_dir, ct_str_text(&ids));
+		ct_error_hint(
+			"%s; %s/nan.json describes the failure; `ctrain data show %s/config.yaml%s` shows the samples",
+			error->hint, s->run_dir, s->run_dir, ct_str_text(&ids));
 	else
 		ct_error_hint("%s; %s/nan.json describes the failure", error->hint, s->run_dir);
 	ct_str_release(&ids);
 	return error->status;
 }
 
-enum ct_status ct_nan_report(struct ct_session *s, ct_stepper *p, const struct ct_nan_history *h, const struct ct_step_result *r,
-			     ct_metrics_log *metrics)
+enum ct_status ct_nan_report(struct ct_session *s, ct_stepper *p, const struct ct_nan_history *h,
+			     const struct ct_step_result *r, ct_metrics_log *metrics)
 {
 	struct ct_error error;
 	ct_json *report = NULL;

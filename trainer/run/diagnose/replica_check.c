@@ -243,7 +243,7 @@ static enum ct_status find_difference(ct_replica_check *c, uint64_t step)
 	ct_work *w;
 	enum ct_status st;
 
-	CT_TRY_ALLOC(all = CT_NEW_ARRAY(int64_t, (size_t)c->n_ranks * (size_t)c->n));
+	CT_TRY_ALLOC(all = CT_NEW_ARRAY(int64_t, (size_t)c->n_ranks *(size_t)c->n));
 	st = ct_comm_allgather(c->s->group, c->own, all, (size_t)c->n, CT_I64, &w);
 	if (st == CT_OK)
 		st = ct_work_wait(w);

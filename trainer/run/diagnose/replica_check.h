@@ -15,8 +15,8 @@ enum ct_status ct_replica_check_create(struct ct_session *s, ct_replica_check **
 void ct_replica_check_destroy(ct_replica_check *c);
 /* Returns true if the state must be compared when this number of steps has been done. c may be NULL. */
 bool ct_replica_check_due(const ct_replica_check *c, uint64_t step);
-/* Compares the state after `step` steps. Collective; no posted step may be left. Fails with CT_MISMATCH on all ranks; the
- * message names the rank that differs from most others, and the parameter. */
+/* Compares the state after `step` steps. Collective; no posted step may be left. Fails with CT_MISMATCH on all ranks;
+ * the message names the rank that differs from most others, and the parameter. */
 enum ct_status ct_replica_check_run(ct_replica_check *c, uint64_t step) CT_MUST_CHECK;
 
 #endif

@@ -29,6 +29,7 @@ struct ct_straggler_watch {
 enum ct_status ct_straggler_watch_create(struct ct_session *s, ct_straggler_watch **out)
 {
 	ct_straggler_watch *w;
+
 	*out = NULL;
 	if (s->cfg->dist.straggler_factor == 0 || s->world.id.world == 1 || s->pipe || ct_device_caps(s->device)->async)
 		return CT_OK;
@@ -69,6 +70,7 @@ static bool measure(ct_straggler_watch *w)
 	const double per_step = 1e-9 / (double)w->n_steps;
 	double *v = w->own, wait_s;
 	const uint64_t n = ct_reducer_take_times(w->s->reducer, v + CT_PACE_BUCKETS, &wait_s);
+
 	if (n == 0)
 		return false;
 	for (int i = CT_PACE_BUCKETS; i < w->n_values; i++)
@@ -90,6 +92,7 @@ static enum ct_status exchange(ct_straggler_watch *w)
 {
 	ct_work *work;
 	double step_s = 0;
+
 	CT_TRY(ct_comm_allgather(w->s->comm, w->own, w->all, (size_t)w->n_values, CT_F64, &work));
 	CT_TRY(ct_work_wait(work));
 	for (int r = 0; r < w->n_ranks; r++)
@@ -104,6 +107,7 @@ static enum ct_status report(const ct_straggler_watch *w, const struct ct_stragg
 	const char *phase = ct_pace_name(f->phase);
 	struct ct_str text = {0};
 	ct_json *j = ct_json_object();
+
 	ct_str_addf(
 		&text,
 		"rank %d (pid %d on %s) is a straggler: all others wait for it, %.1f ms per step, from bucket %d of %d on; "
@@ -132,6 +136,7 @@ static enum ct_status judge(ct_straggler_watch *w, ct_metrics_log *m)
 	const bool found = ct_straggler_find(w->sums, w->n_ranks, w->s->n_buckets, w->s->cfg->dist.straggler_factor,
 					     w->scratch, &f);
 	const int who = found ? f.rank : -1;
+
 	w->n_late = who == w->suspect ? w->n_late + 1 : 1;
 	w->suspect = who;
 	if (w->n_late < IN_SUCCESSION || (who == w->reported && (who < 0 || f.phase == w->phase)))
@@ -148,6 +153,7 @@ static enum ct_status judge(ct_straggler_watch *w, ct_metrics_log *m)
 static enum ct_status collect(ct_straggler_watch *w, ct_metrics_log *m)
 {
 	const size_t n = (size_t)w->n_ranks * (size_t)w->n_values;
+
 	for (size_t i = 0; i < n; i++)
 		w->sums[i] += w->all[i] * (double)w->n_steps;
 	w->n_judged += w->n_steps;

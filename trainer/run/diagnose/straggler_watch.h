@@ -1,6 +1,6 @@
-/* Watches for stragglers during training: several times per second, the ranks exchange how long each phase of a step takes
- * and when they reach the buckets, and rank 0 reports a rank that is late for three seconds, in the log, on the console
- * and in metrics.jsonl. Only on devices that are not asynchronous, and without a pipeline. */
+/* Watches for stragglers during training: several times per second, the ranks exchange how long each phase of a step
+ * takes and when they reach the buckets, and rank 0 reports a rank that is late for three seconds, in the log, on the
+ * console and in metrics.jsonl. Only on devices that are not asynchronous, and without a pipeline. */
 #ifndef CT_TRAINER_RUN_DIAGNOSE_STRAGGLER_WATCH_H
 #define CT_TRAINER_RUN_DIAGNOSE_STRAGGLER_WATCH_H
 

@@ -29,6 +29,7 @@ static enum ct_status write_file(const char *dir, const char *name, struct ct_st
 {
 	char *path = ct_path_join(dir, name);
 	enum ct_status st = path ? ct_str_status(text) : CT_NOMEM;
+
 	if (st == CT_OK)
 		st = ct_file_replace(path, text->s, text->len);
 	ct_str_release(text);
@@ -39,6 +40,7 @@ static enum ct_status write_file(const char *dir, const char *name, struct ct_st
 static const char *class_name(const ct_dataset *d, int k, char *buf, size_t size)
 {
 	const char *name = ct_dataset_class_name(d, k);
+
 	snprintf(buf, size, "%d", k);
 	return name ? name : buf;
 }
@@ -47,14 +49,17 @@ static enum ct_status write_predictions(const char *dir, const struct ct_predict
 {
 	struct ct_str text = {0};
 	char key[512];
+
 	ct_str_add(&text, title);
 	for (uint32_t i = 0; i < p->n; i++) {
 		const float *row = ct_predictions_row(p, i);
+
 		if (row[CT_PREDICTION_COUNT] == 0)
 			continue;
 		ct_dataset_key(d, i, key, sizeof(key));
-		ct_str_addf(&text, "%u,%d,%d,%.6g,%.6g,", i, (int)row[CT_PREDICTION_LABEL], (int)row[CT_PREDICTION_CLASS],
-			    row[CT_PREDICTION_CONFIDENCE], row[CT_PREDICTION_PROBABILITY]);
+		ct_str_addf(&text, "%u,%d,%d,%.6g,%.6g,", i, (int)row[CT_PREDICTION_LABEL],
+			    (int)row[CT_PREDICTION_CLASS], row[CT_PREDICTION_CONFIDENCE],
+			    row[CT_PREDICTION_PROBABILITY]);
 		add_field(&text, key);
 		ct_str_add(&text, "\n");
 	}
@@ -65,12 +70,15 @@ static enum ct_status write_classes(const char *dir, const struct ct_scores *s, 
 {
 	struct ct_str text = {0};
 	char buf[16];
+
 	ct_str_add(&text, "class,name,samples,predicted,correct,precision,recall,f1\n");
 	for (int k = 0; k < s->n_classes; k++) {
 		const struct ct_class_score *c = &s->classes[k];
+
 		ct_str_addf(&text, "%d,", k);
 		add_field(&text, class_name(d, k, buf, sizeof(buf)));
-		ct_str_addf(&text, ",%u,%u,%u,%.6f,%.6f,%.6f\n", c->n, c->predicted, c->correct, c->precision, c->recall, c->f1);
+		ct_str_addf(&text, ",%u,%u,%u,%.6f,%.6f,%.6f\n", c->n, c->predicted, c->correct, c->precision,
+			    c->recall, c->f1);
 	}
 	return write_file(dir, "classes.csv", &text);
 }
@@ -79,6 +87,7 @@ static enum ct_status write_confusion(const char *dir, const struct ct_scores *s
 {
 	struct ct_str text = {0};
 	char buf[16];
+
 	if (!s->confusion)
 		return CT_OK;
 	ct_str_add(&text, "label");
@@ -101,6 +110,7 @@ static enum ct_status write_summary(const char *dir, const struct ct_predictions
 {
 	struct ct_str text = {0};
 	ct_json *j = ct_json_object(), *bins = ct_json_array();
+
 	ct_json_set_i64(j, "v", 1);
 	ct_json_set_str(j, "kind", "evaluation");
 	if (checkpoint)
@@ -116,6 +126,7 @@ static enum ct_status write_summary(const char *dir, const struct ct_predictions
 	ct_json_set_f64(j, "calibration_error", s->calibration_error);
 	for (int i = 0; i < CT_CALIBRATION_BINS; i++) {
 		ct_json *b = ct_json_object();
+
 		ct_json_set_f64(b, "from", (double)i / CT_CALIBRATION_BINS);
 		ct_json_set_f64(b, "to", (double)(i + 1) / CT_CALIBRATION_BINS);
 		ct_json_set_i64(b, "count", s->bins[i].n);
@@ -138,6 +149,7 @@ enum ct_status ct_eval_files_write(const char *dir, const struct ct_predictions 
 {
 	struct ct_scores s;
 	enum ct_status st = ct_scores_create(p, &s);
+
 	if (st == CT_OK)
 		st = ct_dir_make(dir);
 	if (st == CT_OK)
@@ -156,8 +168,10 @@ enum ct_status ct_eval_files_write(const char *dir, const struct ct_predictions 
 static enum ct_status load_row(const char *line, struct ct_predictions *p)
 {
 	double v[5];
+
 	for (int i = 0; i < 5; i++) {
 		char *end;
+
 		v[i] = strtod(line, &end);
 		if (end == line || *end != ',')
 			return CT_FAIL(CT_DATA, "not a line of predictions");
@@ -181,6 +195,7 @@ static enum ct_status load_summary(const char *path, int64_t *step, int64_t *sam
 	char *text;
 	size_t len;
 	ct_json *j;
+
 	CT_TRY(ct_file_read(path, MAX_FILE, &text, &len));
 	enum ct_status st = ct_json_parse(text, len, path, &j);
 	ct_free(text);
@@ -198,11 +213,13 @@ static enum ct_status load_summary(const char *path, int64_t *step, int64_t *sam
 
 enum ct_status ct_eval_files_load(const char *dir, struct ct_predictions *out)
 {
-	char *summary = ct_path_join(dir, "evaluation.json"), *path = ct_path_join(dir, "predictions.csv"), *text = NULL;
+	char *summary = ct_path_join(dir, "evaluation.json"), *path = ct_path_join(dir, "predictions.csv"),
+	     *text = NULL;
 	int64_t step = 0, samples = 0, classes = 0;
 	size_t len, line = 1;
 	*out = (struct ct_predictions){0};
 	enum ct_status st = summary && path ? load_summary(summary, &step, &samples, &classes) : CT_NOMEM;
+
 	if (st == CT_OK)
 		st = ct_file_read(path, MAX_FILE, &text, &len);
 	if (st == CT_OK)

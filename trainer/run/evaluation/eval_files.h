@@ -9,8 +9,8 @@
  * and samples. checkpoint is the path of the weights, or NULL. */
 enum ct_status ct_eval_files_write(const char *dir, const struct ct_predictions *p, const ct_dataset *data,
 				   const char *checkpoint) CT_MUST_CHECK;
-/* Reads predictions.csv and the step in evaluation.json. Fails with CT_NOT_FOUND if there are no such files, and with CT_DATA
- * if they are not valid. Release *out even if this function fails. */
+/* Reads predictions.csv and the step in evaluation.json. Fails with CT_NOT_FOUND if there are no such files, and with
+ * CT_DATA if they are not valid. Release *out even if this function fails. */
 enum ct_status ct_eval_files_load(const char *dir, struct ct_predictions *out) CT_MUST_CHECK;
 
 #endif

@@ -54,12 +54,13 @@ static enum ct_status keeper_init(struct keeper *k, struct ct_session *s)
 {
 	const ct_graph *g = s->val_graph ? s->val_graph : s->graph, *whole = ct_session_whole(s);
 	const struct ct_node *loss = ct_graph_node(whole, ct_graph_loss(whole));
+
 	if (!k->all || !ct_evaluate_predicts(s))
 		return CT_OK;
 	k->node = ct_graph_node(g, ct_graph_loss(g))->in[0];
 	CT_TRY(ct_predictions_create(s->plan.val.n, ct_graph_node(whole, loss->in[0])->shape.c, k->all));
 	if (!s->pipe || ct_pipeline_is_last(s->pipe))
-		CT_TRY_ALLOC(k->logits = CT_NEW_ARRAY(float, (size_t)s->plan.eval_rows * (size_t)k->all->n_classes));
+		CT_TRY_ALLOC(k->logits = CT_NEW_ARRAY(float, (size_t)s->plan.eval_rows *(size_t)k->all->n_classes));
 	const size_t bytes = k->logits && ct_device_caps(s->device)->async ? ct_program_logits_bytes(s->eval) : 0;
 	for (size_t i = 0; bytes > 0 && i < CT_ARRAY_LEN(k->copies); i++)
 		CT_TRY(ct_device_host_alloc(s->device, bytes, &k->copies[i]));
@@ -89,6 +90,7 @@ static enum ct_status keep(struct keeper *k, int slot, const struct ct_loader_ba
 static void keep_copied(void *user, int slot, const struct ct_loader_batch *b)
 {
 	struct keeper *k = user;
+
 	if (!k->copies[0] || b->n == 0)
 		return;
 	ct_program_take_logits(k->s->eval, (int)b->n, k->copies[slot], k->logits);
@@ -99,8 +101,10 @@ static enum ct_status run_batches(struct ct_session *s, struct ct_lent *lent, st
 				  void (*progress)(void *, double), void *user)
 {
 	struct ct_transfer t = {0};
+
 	for (uint64_t i = 0; i < steps; i++) {
 		struct ct_loader_batch *b;
+
 		CT_TRY(ct_lent_next(lent, &b));
 		struct ct_batch in = ct_resident_batch(b);
 		if (b->n > 0)
@@ -125,6 +129,7 @@ struct bad {
 static void note_bad(void *user, uint32_t sample, const char *text)
 {
 	struct bad *b = user;
+
 	b->n++;
 	if (!b->known)
 		CT_WARN("evaluation sample %u is skipped, because it is unreadable: %s", sample, text);
@@ -135,6 +140,7 @@ static enum ct_status prepare(struct ct_session *s)
 {
 	const struct ct_shape *in = &s->plan.val_input, *have = &ct_graph_node(ct_session_whole(s), 0)->shape;
 	const bool other = in->h != have->h || in->w != have->w;
+
 	if (other && !s->val_graph)
 		CT_TRY(ct_session_graph(s, *in, &s->val_graph));
 	const ct_graph *g = s->val_graph ? s->val_graph : s->graph;
@@ -164,6 +170,7 @@ static enum ct_status count_all(const struct ct_session *s, const struct ct_metr
 static enum ct_status gather_predictions(struct ct_session *s, struct ct_predictions *p)
 {
 	ct_work *w = NULL;
+
 	if (!p || p->n == 0)
 		return CT_OK;
 	CT_TRY(ct_comm_allreduce(s->comm, p->rows, (size_t)p->n * CT_PREDICTION_COLUMNS, CT_F32, CT_SUM, &w));

@@ -10,7 +10,7 @@
 enum ct_status ct_predictions_create(uint32_t n, int n_classes, struct ct_predictions *out)
 {
 	*out = (struct ct_predictions){.n = n, .n_classes = n_classes};
-	CT_TRY_ALLOC(out->rows = CT_NEW_ARRAY(float, (size_t)n * CT_PREDICTION_COLUMNS));
+	CT_TRY_ALLOC(out->rows = CT_NEW_ARRAY(float, (size_t)n *CT_PREDICTION_COLUMNS));
 	return CT_OK;
 }
 
@@ -20,11 +20,13 @@ void ct_predictions_release(struct ct_predictions *p)
 	memset(p, 0, sizeof(*p));
 }
 
-void ct_predictions_add(struct ct_predictions *p, const uint32_t *samples, const int32_t *labels, float *logits, uint32_t n)
+void ct_predictions_add(struct ct_predictions *p, const uint32_t *samples, const int32_t *labels, float *logits,
+			uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		float *row = ct_predictions_row(p, samples[i]), *x = logits + (size_t)i * (size_t)p->n_classes;
 		int best;
+
 		ct_softmax(x, p->n_classes);
 		ct_top_k(x, p->n_classes, 1, &best, &row[CT_PREDICTION_CONFIDENCE]);
 		row[CT_PREDICTION_COUNT]++;
@@ -42,8 +44,10 @@ static double ratio(double a, double b)
 static void score_classes(struct ct_scores *s)
 {
 	int occur = 0;
+
 	for (int k = 0; k < s->n_classes; k++) {
 		struct ct_class_score *c = &s->classes[k];
+
 		c->precision = ratio(c->correct, c->predicted);
 		c->recall = ratio(c->correct, c->n);
 		c->f1 = ratio(2 * c->precision * c->recall, c->precision + c->recall);
@@ -63,6 +67,7 @@ static void score_bins(struct ct_scores *s)
 {
 	for (int i = 0; i < CT_CALIBRATION_BINS; i++) {
 		struct ct_calibration_bin *b = &s->bins[i];
+
 		b->confidence = ratio(b->confidence, b->n);
 		b->accuracy = ratio(b->accuracy, b->n);
 		s->calibration_error += ratio(b->n, s->n) * fabs(b->accuracy - b->confidence);
@@ -72,6 +77,7 @@ static void score_bins(struct ct_scores *s)
 static int by_classes(const void *a, const void *b)
 {
 	const struct ct_confused *x = a, *y = b;
+
 	return x->label != y->label ? (x->label > y->label) - (x->label < y->label)
 				    : (x->predicted > y->predicted) - (x->predicted < y->predicted);
 }
@@ -79,6 +85,7 @@ static int by_classes(const void *a, const void *b)
 static int by_number(const void *a, const void *b)
 {
 	const struct ct_confused *x = a, *y = b;
+
 	return x->n != y->n ? (x->n < y->n) - (x->n > y->n) : by_classes(a, b);
 }
 
@@ -88,6 +95,7 @@ static void count_mistakes(struct ct_scores *s, uint32_t n)
 	qsort(s->confused, n, sizeof(*s->confused), by_classes);
 	for (uint32_t i = 0; i < n; i++) {
 		struct ct_confused *last = s->n_confused > 0 ? &s->confused[s->n_confused - 1] : NULL;
+
 		if (last && by_classes(last, &s->confused[i]) == 0)
 			last->n++;
 		else
@@ -100,6 +108,7 @@ enum ct_status ct_scores_create(const struct ct_predictions *p, struct ct_scores
 {
 	const size_t classes = (size_t)p->n_classes;
 	uint32_t n_wrong = 0;
+
 	*out = (struct ct_scores){.n_classes = p->n_classes};
 	CT_TRY_ALLOC(out->classes = CT_NEW_ARRAY(struct ct_class_score, classes));
 	CT_TRY_ALLOC(out->confused = CT_NEW_ARRAY(struct ct_confused, p->n));
@@ -110,6 +119,7 @@ enum ct_status ct_scores_create(const struct ct_predictions *p, struct ct_scores
 		const int label = (int)row[CT_PREDICTION_LABEL], class = (int)row[CT_PREDICTION_CLASS];
 		/* The logits of a model that has diverged may be NaN. */
 		const double confidence = isfinite(row[CT_PREDICTION_CONFIDENCE]) ? row[CT_PREDICTION_CONFIDENCE] : 0;
+
 		if (row[CT_PREDICTION_COUNT] == 0)
 			continue;
 		const int bin = confidence >= 1 ? CT_CALIBRATION_BINS - 1 : (int)(confidence * CT_CALIBRATION_BINS);

@@ -32,13 +32,14 @@ static inline float *ct_predictions_row(const struct ct_predictions *p, uint32_t
 	return p->rows + (uint64_t)sample * CT_PREDICTION_COLUMNS;
 }
 /* Adds a batch: samples [n], labels [n], logits [n, n_classes], which are overwritten. */
-void ct_predictions_add(struct ct_predictions *p, const uint32_t *samples, const int32_t *labels, float *logits, uint32_t n);
+void ct_predictions_add(struct ct_predictions *p, const uint32_t *samples, const int32_t *labels, float *logits,
+			uint32_t n);
 
 enum { CT_CALIBRATION_BINS = 15, CT_CONFUSION_MAX = 1000 };
 
 struct ct_class_score {
-	uint32_t n, predicted, correct;  /* samples of the class, samples that were predicted as it, and both */
-	double precision, recall, f1; /* 0 if the divisor is 0 */
+	uint32_t n, predicted, correct; /* samples of the class, samples that were predicted as it, and both */
+	double precision, recall, f1;   /* 0 if the divisor is 0 */
 };
 
 struct ct_confused {
@@ -54,13 +55,13 @@ struct ct_calibration_bin {
 struct ct_scores {
 	uint32_t n, correct; /* samples evaluated */
 	int n_classes;
-	struct ct_class_score *classes;  /* [n_classes] */
-	uint32_t *confusion;             /* [label, predicted]; NULL if there are more than CT_CONFUSION_MAX classes */
-	struct ct_confused *confused;    /* [n_confused] most frequent mistakes first */
+	struct ct_class_score *classes; /* [n_classes] */
+	uint32_t *confusion;            /* [label, predicted]; NULL if there are more than CT_CONFUSION_MAX classes */
+	struct ct_confused *confused;   /* [n_confused] most frequent mistakes first */
 	uint32_t n_confused;
-	double precision, recall, f1;    /* means over the classes that occur ("macro") */
-	/* Samples by their confidence, in bins of equal width, and the expected calibration error (Guo et al., "On calibration
-	 * of modern neural networks", 2017): the mean of |accuracy - confidence| over the samples. */
+	double precision, recall, f1; /* means over the classes that occur ("macro") */
+	/* Samples by their confidence, in bins of equal width, and the expected calibration error (Guo et al., "On
+	 * calibration of modern neural networks", 2017): the mean of |accuracy - confidence| over the samples. */
 	struct ct_calibration_bin bins[CT_CALIBRATION_BINS];
 	double calibration_error;
 };

@@ -11,27 +11,29 @@
 enum { MAX_IMAGES = 24, MAX_FILTERS = 64, FILTER_COLUMNS = 16, FILTER_SIDE = 64 };
 
 void ct_image_source_set(struct ct_image_source *d, const struct ct_config *c, const struct ct_run_plan *p,
-			const ct_dataset *train, const ct_dataset *val)
+			 const ct_dataset *train, const ct_dataset *val)
 {
 	/* Rows of numbers are not images. */
 	const bool images = (train || val) && ct_dataset_info(train ? train : val)->kind != CT_SAMPLE_F32;
 	const struct ct_shape in = train ? ct_plan_input_at(p, 0) : p->val_input;
+
 	*d = (struct ct_image_source){.train = images ? train : NULL,
-				     .val = images ? val : NULL,
-				     .transform = p->transform,
-				     .val_transform = p->val_transform,
-				     .sampler = p->train,
-				     .h = in.h,
-				     .w = in.w,
-				     .val_h = p->val_input.h,
-				     .val_w = p->val_input.w,
-				     .seed = c->run.seed,
-				     .mixed = p->mixup > 0 || p->cutmix > 0};
+				      .val = images ? val : NULL,
+				      .transform = p->transform,
+				      .val_transform = p->val_transform,
+				      .sampler = p->train,
+				      .h = in.h,
+				      .w = in.w,
+				      .val_h = p->val_input.h,
+				      .val_w = p->val_input.w,
+				      .seed = c->run.seed,
+				      .mixed = p->mixup > 0 || p->cutmix > 0};
 }
 
 const char *ct_run_image_class(const ct_dataset *d, int k, char *buf, size_t size)
 {
 	const char *name = ct_dataset_class_name(d, k);
+
 	snprintf(buf, size, "class %d", k);
 	return name ? name : buf;
 }
@@ -47,11 +49,12 @@ struct reader {
 static enum ct_status reader_init(struct reader *r, const ct_dataset *set, const struct ct_transform *t, int h, int w)
 {
 	const struct ct_dataset_info *info = ct_dataset_info(set);
+
 	*r = (struct reader){.set = set, .h = h, .w = w, .c = info->kind == CT_SAMPLE_ENCODED ? 3 : info->c};
 	CT_TRY(ct_transformer_create(t, set, &r->t));
 	ct_transformer_resize(r->t, h, w);
-	CT_TRY_ALLOC(r->x = CT_NEW_ARRAY(uint8_t, (size_t)h * (size_t)w * (size_t)r->c));
-	CT_TRY_ALLOC(r->rgb = CT_NEW_ARRAY(uint8_t, (size_t)h * (size_t)w * 3));
+	CT_TRY_ALLOC(r->x = CT_NEW_ARRAY(uint8_t, (size_t)h *(size_t)w *(size_t)r->c));
+	CT_TRY_ALLOC(r->rgb = CT_NEW_ARRAY(uint8_t, (size_t)h *(size_t)w * 3));
 	return CT_OK;
 }
 
@@ -75,10 +78,11 @@ static bool read_sample(struct reader *r, uint64_t seed, uint32_t i, int32_t *la
 }
 
 /* Passes a sample on, unless it cannot be read. */
-static enum ct_status give_sample(struct reader *r, uint64_t seed, uint32_t i, const float *prediction, ct_run_image_fn fn,
-				  void *user)
+static enum ct_status give_sample(struct reader *r, uint64_t seed, uint32_t i, const float *prediction,
+				  ct_run_image_fn fn, void *user)
 {
 	struct ct_run_image image = {.rgb = r->rgb, .h = r->h, .w = r->w, .set = r->set, .prediction = prediction};
+
 	if (!read_sample(r, seed, i, &image.label))
 		return CT_OK;
 	ct_dataset_key(r->set, i, image.key, sizeof(image.key));
@@ -89,12 +93,15 @@ static enum ct_status give_sample(struct reader *r, uint64_t seed, uint32_t i, c
 static int find_mistakes(const struct ct_predictions *e, uint32_t *ids)
 {
 	int n = 0;
+
 	for (uint32_t i = 0; i < e->n; i++) {
 		const float *row = ct_predictions_row(e, i);
+
 		if (row[CT_PREDICTION_COUNT] == 0 || row[CT_PREDICTION_LABEL] == row[CT_PREDICTION_CLASS])
 			continue;
 		int at = n < MAX_IMAGES ? n++ : MAX_IMAGES;
-		while (at > 0 && row[CT_PREDICTION_CONFIDENCE] > ct_predictions_row(e, ids[at - 1])[CT_PREDICTION_CONFIDENCE]) {
+		while (at > 0 &&
+		       row[CT_PREDICTION_CONFIDENCE] > ct_predictions_row(e, ids[at - 1])[CT_PREDICTION_CONFIDENCE]) {
 			if (at < MAX_IMAGES)
 				ids[at] = ids[at - 1];
 			at--;
@@ -105,12 +112,13 @@ static int find_mistakes(const struct ct_predictions *e, uint32_t *ids)
 	return n;
 }
 
-enum ct_status ct_run_images_mistakes(const struct ct_image_source *data, const struct ct_predictions *e, ct_run_image_fn fn,
-				      void *user)
+enum ct_status ct_run_images_mistakes(const struct ct_image_source *data, const struct ct_predictions *e,
+				      ct_run_image_fn fn, void *user)
 {
 	uint32_t ids[MAX_IMAGES];
 	const int n = find_mistakes(e, ids);
 	struct reader r;
+
 	if (n == 0 || !data->val || ct_dataset_info(data->val)->n != e->n)
 		return CT_OK;
 	enum ct_status st = reader_init(&r, data->val, &data->val_transform, data->val_h, data->val_w);
@@ -126,6 +134,7 @@ enum ct_status ct_run_images_samples(const struct ct_image_source *data, ct_run_
 	struct ct_class_order classes = {0};
 	uint32_t *order = NULL;
 	struct reader r;
+
 	if (!data->train)
 		return CT_OK;
 	enum ct_status st = reader_init(&r, data->train, &data->transform, data->h, data->w);
@@ -155,6 +164,7 @@ int ct_run_images_find_filters(const struct ct_image_source *data, ct_tensor_dim
 	const ct_dataset *set = data->train ? data->train : data->val;
 	const int c = !set ? 0 : ct_dataset_info(set)->kind == CT_SAMPLE_ENCODED ? 3 : ct_dataset_info(set)->c;
 	int64_t d[4];
+
 	for (int n_dims = 4; set && n_dims >= 2; n_dims -= 2) { /* convolutions, then linear layers */
 		for (int i = 0, n; (n = dims_of(user, i, d)) >= 0; i++) {
 			if (n != n_dims || d[0] == 0)
@@ -176,6 +186,7 @@ int ct_run_images_find_filters(const struct ct_image_source *data, ct_tensor_dim
 void ct_run_images_filters_size(const struct ct_filters *l, int *width, int *height)
 {
 	const int columns = l->n < FILTER_COLUMNS ? l->n : FILTER_COLUMNS, rows = (l->n + columns - 1) / columns;
+
 	*width = columns * (l->w + 1) - 1;
 	*height = rows * (l->h + 1) - 1;
 }
@@ -185,13 +196,15 @@ enum ct_status ct_run_images_draw_filters(const struct ct_filters *l, const floa
 	const int n = l->n, c = l->c, h = l->h, w = l->w;
 	const int columns = n < FILTER_COLUMNS ? n : FILTER_COLUMNS;
 	int width, height;
+
 	ct_run_images_filters_size(l, &width, &height);
 	uint8_t *rgb;
-	CT_TRY_ALLOC(rgb = CT_NEW_ARRAY(uint8_t, (size_t)width * (size_t)height * 3));
+	CT_TRY_ALLOC(rgb = CT_NEW_ARRAY(uint8_t, (size_t)width *(size_t)height * 3));
 	memset(rgb, 128, (size_t)width * (size_t)height * 3);
 	for (int k = 0; k < n; k++) {
 		const float *f = v + (size_t)k * (size_t)(c * h * w);
 		float low = f[0], high = f[0];
+
 		for (int i = 1; i < c * h * w; i++) {
 			low = fminf(low, f[i]);
 			high = fmaxf(high, f[i]);
@@ -199,8 +212,11 @@ enum ct_status ct_run_images_draw_filters(const struct ct_filters *l, const floa
 		for (int i = 0; i < h * w * 3; i++) {
 			const int y = k / columns * (h + 1) + i / 3 / w, x = k % columns * (w + 1) + i / 3 % w;
 			const float value = f[(c >= 3 ? i % 3 : 0) * h * w + i / 3];
+
 			rgb[((size_t)y * (size_t)width + (size_t)x) * 3 + (size_t)(i % 3)] =
-				(uint8_t)(high > low && isfinite(value) && isfinite(high - low) ? 255 * (value - low) / (high - low) : 128);
+				(uint8_t)(high > low && isfinite(value) && isfinite(high - low)
+						  ? 255 * (value - low) / (high - low)
+						  : 128);
 		}
 	}
 	enum ct_status st = ct_png_encode(rgb, width, height, png);

@@ -15,7 +15,7 @@ struct ct_image_source {
 	bool mixed; /* mixup or CutMix is on */
 };
 void ct_image_source_set(struct ct_image_source *d, const struct ct_config *c, const struct ct_run_plan *p,
-			const ct_dataset *train, const ct_dataset *val);
+			 const ct_dataset *train, const ct_dataset *val);
 
 struct ct_run_image {
 	const uint8_t *rgb; /* [h,w,3] */
@@ -32,8 +32,8 @@ typedef enum ct_status (*ct_run_image_fn)(void *user, const struct ct_run_image 
 /* The first 24 samples of epoch 0 after augmentation, and the 24 samples that were predicted wrongly with the highest
  * probabilities, the worst first. Samples that cannot be read are skipped. */
 enum ct_status ct_run_images_samples(const struct ct_image_source *data, ct_run_image_fn fn, void *user) CT_MUST_CHECK;
-enum ct_status ct_run_images_mistakes(const struct ct_image_source *data, const struct ct_predictions *e, ct_run_image_fn fn,
-				      void *user) CT_MUST_CHECK;
+enum ct_status ct_run_images_mistakes(const struct ct_image_source *data, const struct ct_predictions *e,
+				      ct_run_image_fn fn, void *user) CT_MUST_CHECK;
 /* Returns the name of class k, or writes "class K" to buf if it has none. */
 const char *ct_run_image_class(const ct_dataset *d, int k, char *buf, size_t size);
 

@@ -19,6 +19,7 @@ struct grid {
 static enum ct_status add_image(void *user, const struct ct_run_image *image)
 {
 	struct grid *g = user;
+
 	if (image->h > MAX_SIDE || image->w > MAX_SIDE || g->n == COLUMNS * ROWS)
 		return CT_OK;
 	if (!g->rgb) {
@@ -31,8 +32,8 @@ static enum ct_status add_image(void *user, const struct ct_run_image *image)
 	}
 	const int x = g->n % COLUMNS * (g->w + GAP), y = g->n / COLUMNS * (g->h + GAP);
 	for (int row = 0; row < g->h; row++)
-		memcpy(g->rgb + ((size_t)(y + row) * (size_t)g->width + (size_t)x) * 3, image->rgb + (size_t)row * (size_t)g->w * 3,
-		       (size_t)g->w * 3);
+		memcpy(g->rgb + ((size_t)(y + row) * (size_t)g->width + (size_t)x) * 3,
+		       image->rgb + (size_t)row * (size_t)g->w * 3, (size_t)g->w * 3);
 	g->n++;
 	return CT_OK;
 }
@@ -42,6 +43,7 @@ static enum ct_status put_grid(struct grid *g, ct_metrics_log *m, uint64_t step,
 {
 	struct ct_str png = {0};
 	enum ct_status st = CT_OK;
+
 	if (g->rgb)
 		st = ct_png_encode(g->rgb, g->width, g->height, &png);
 	if (st == CT_OK && g->rgb)
@@ -55,6 +57,7 @@ static enum ct_status put_samples(const struct ct_session *s, ct_metrics_log *m,
 {
 	struct grid g = {0};
 	const enum ct_status st = ct_run_images_samples(data, add_image, &g);
+
 	if (st < 0) {
 		ct_free(g.rgb);
 		return st;
@@ -65,19 +68,23 @@ static enum ct_status put_samples(const struct ct_session *s, ct_metrics_log *m,
 static int dims_of(const void *user, int i, int64_t dims[4])
 {
 	const struct ct_param *p = i < ct_graph_n_params(user) ? ct_graph_param(user, i) : NULL;
+
 	for (int k = 0; p && k < p->ndim && k < 4; k++)
 		dims[k] = p->dims[k];
 	return p ? p->ndim : -1;
 }
 
-static enum ct_status put_filters(const struct ct_session *s, ct_metrics_log *m, const struct ct_filters *l, const float *v)
+static enum ct_status put_filters(const struct ct_session *s, ct_metrics_log *m, const struct ct_filters *l,
+				  const float *v)
 {
 	struct ct_str png = {0};
 	int w, h;
 	enum ct_status st = ct_run_images_draw_filters(l, v, &png);
+
 	ct_run_images_filters_size(l, &w, &h);
 	if (st == CT_OK)
-		st = ct_metrics_image(m, s->state.step, "images/first_layer", &(struct ct_tb_image){png.s, png.len, h, w});
+		st = ct_metrics_image(m, s->state.step, "images/first_layer",
+				      &(struct ct_tb_image){png.s, png.len, h, w});
 	ct_str_release(&png);
 	return st;
 }
@@ -91,11 +98,13 @@ static enum ct_status put_arena(struct ct_session *s, ct_metrics_log *m, ct_aren
 	char tag[128];
 	const int first = data ? ct_run_images_find_filters(data, dims_of, s->graph, &filters) : -1;
 	enum ct_status st = CT_OK;
+
 	CT_TRY(ct_mirror_open(a, CT_MIRROR_READ, ct_engine_stream(s->engine), &mirror));
 	for (int i = 0; i < n && st == CT_OK; i++) {
 		const int id = ct_net_slice(s->net, i)->param;
 		const struct ct_param *p = ct_graph_param(s->graph, id);
 		float *v = CT_NEW_ARRAY(float, p->n);
+
 		snprintf(tag, sizeof(tag), "%s/%s", group, p->name);
 		st = v ? ct_net_export(s->net, &mirror, id, v) : CT_NOMEM;
 		if (st == CT_OK)
@@ -111,6 +120,7 @@ static enum ct_status put_arena(struct ct_session *s, ct_metrics_log *m, ct_aren
 static enum ct_status put_epoch(struct ct_session *s, ct_metrics_log *m)
 {
 	struct ct_image_source data;
+
 	ct_image_source_set(&data, s->cfg, &s->plan, s->train, s->val);
 	if (s->state.epoch == 1)
 		CT_TRY(put_samples(s, m, &data));
@@ -136,6 +146,7 @@ void ct_board_mistakes(const struct ct_session *s, ct_metrics_log *metrics, cons
 {
 	struct ct_image_source data;
 	struct grid g = {0};
+
 	if (!metrics || !ct_metrics_has_board(metrics) || p->n == 0)
 		return;
 	ct_image_source_set(&data, s->cfg, &s->plan, s->train, s->val);

@@ -22,6 +22,7 @@ void ct_epoch_times_release(struct ct_epoch_times *t)
 static double reduced_bytes(const struct ct_session *s)
 {
 	double bytes = 0;
+
 	for (int i = 0; i < s->n_buckets; i++)
 		bytes += (double)(s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype));
 	return bytes;
@@ -33,6 +34,7 @@ static struct ct_rank_times take_own(struct ct_epoch_times *t, const struct ct_m
 	const struct ct_interval *epoch = &m->epoch;
 	const struct ct_step_times *e = &epoch->times;
 	struct ct_loader_stats now;
+
 	ct_stepper_loader_stats(t->stepper, &now);
 	const struct ct_transform_times *a = &t->stats.times, *b = &now.times;
 	int64_t busy = b->read_ns - a->read_ns + b->decode_ns - a->decode_ns + b->resize_ns - a->resize_ns +
@@ -57,6 +59,7 @@ enum ct_status ct_epoch_times_report(struct ct_epoch_times *t, const struct ct_m
 	struct ct_session *s = t->s;
 	struct ct_rank_times own = take_own(t, m);
 	ct_work *w = NULL;
+
 	CT_TRY(ct_comm_allgather(s->comm, &own, t->ranks, CT_RANK_TIMES_N, CT_F64, &w));
 	CT_TRY(ct_work_wait(w));
 	t->damaged = 0;

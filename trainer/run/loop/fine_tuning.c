@@ -6,6 +6,7 @@ size_t ct_fine_tuning_params(const struct ct_session *s)
 {
 	const ct_graph *g = ct_session_whole(s);
 	size_t n = 0;
+
 	for (int i = 0; i < ct_graph_n_params(g); i++)
 		n += ct_graph_param(g, i)->frozen ? 0 : ct_graph_param(g, i)->n;
 	return n;
@@ -17,6 +18,7 @@ static void say_trained(const struct ct_session *s, ct_metrics_log *m)
 	const ct_graph *g = ct_session_whole(s);
 	struct ct_str text = {0};
 	int n_fixed = 0;
+
 	for (int id = 0; id < ct_graph_n_nodes(g); id++)
 		n_fixed += ct_graph_node(g, id)->fixed_stats;
 	for (int i = 0; i < freeze->n; i++)
@@ -34,8 +36,8 @@ static void say_trained(const struct ct_session *s, ct_metrics_log *m)
 void ct_fine_tuning_say(const struct ct_session *s, ct_metrics_log *m)
 {
 	if (s->weights.doubtful) /* a warning has said it */
-		ct_metrics_say(m, "  weights warning: only %d of the model's %d tensors were loaded: see above", s->weights.loaded,
-			       s->weights.n);
+		ct_metrics_say(m, "  weights warning: only %d of the model's %d tensors were loaded: see above",
+			       s->weights.loaded, s->weights.n);
 	else if (s->weights.text[0])
 		ct_metrics_say(m, "  weights %s", s->weights.text);
 	if (s->cfg->model.freeze.n > 0 || s->cfg->optim.lr_factors.n > 0)

@@ -1,4 +1,5 @@
-/* Describes on the console what a run starts from (model.weights) and what it trains (model.freeze, optim.lr_factors). */
+/* Describes on the console what a run starts from (model.weights) and what it trains (model.freeze, optim.lr_factors).
+ */
 #ifndef CT_TRAINER_RUN_LOOP_FINE_TUNING_H
 #define CT_TRAINER_RUN_LOOP_FINE_TUNING_H
 

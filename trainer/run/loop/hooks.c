@@ -38,6 +38,7 @@ static void CT_PRINTF(2, 3) set(struct args *a, const char *fmt, ...)
 {
 	struct ct_str text = {0};
 	va_list ap;
+
 	va_start(ap, fmt);
 	ct_str_addv(&text, fmt, ap);
 	va_end(ap);
@@ -50,14 +51,42 @@ static void CT_PRINTF(2, 3) set(struct args *a, const char *fmt, ...)
  * does not get the run's secret either. */
 static void hide_identity(struct args *a)
 {
-	static const char *const names[] = {
-		"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
-		"CTRAIN_STORE", "CTRAIN_TOKEN", "CTRAIN_RUN_ID", "CTRAIN_NODE_RANK", "CTRAIN_N_NODES", "CTRAIN_RESTART",
-		"TORCHELASTIC_RUN_ID", "GROUP_RANK", "GROUP_WORLD_SIZE", "PET_NNODES", "PET_NODE_RANK",
-		"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "PMIX_RANK", "PMIX_NAMESPACE",
-		"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "OMP_NUM_THREADS",
-		CT_ENV_ERROR_FD, CT_ENV_CLOCK_FD, CT_ENV_STEPS_FD, CT_ENV_BLACK_BOX, CT_ENV_START_NS,
-		CT_ENV_SAVES_BEFORE, CT_ENV_RESTART_LINE};
+	static const char *const names[] = {"RANK",
+					    "WORLD_SIZE",
+					    "LOCAL_RANK",
+					    "LOCAL_WORLD_SIZE",
+					    "NODE_RANK",
+					    "MASTER_ADDR",
+					    "MASTER_PORT",
+					    "CTRAIN_STORE",
+					    "CTRAIN_TOKEN",
+					    "CTRAIN_RUN_ID",
+					    "CTRAIN_NODE_RANK",
+					    "CTRAIN_N_NODES",
+					    "CTRAIN_RESTART",
+					    "TORCHELASTIC_RUN_ID",
+					    "GROUP_RANK",
+					    "GROUP_WORLD_SIZE",
+					    "PET_NNODES",
+					    "PET_NODE_RANK",
+					    "OMPI_COMM_WORLD_RANK",
+					    "OMPI_COMM_WORLD_SIZE",
+					    "PMI_RANK",
+					    "PMI_SIZE",
+					    "PMIX_RANK",
+					    "PMIX_NAMESPACE",
+					    "SLURM_STEP_ID",
+					    "SLURM_STEP_NUM_TASKS",
+					    "SLURM_PROCID",
+					    "OMP_NUM_THREADS",
+					    CT_ENV_ERROR_FD,
+					    CT_ENV_CLOCK_FD,
+					    CT_ENV_STEPS_FD,
+					    CT_ENV_BLACK_BOX,
+					    CT_ENV_START_NS,
+					    CT_ENV_SAVES_BEFORE,
+					    CT_ENV_RESTART_LINE};
+
 	for (size_t i = 0; i < CT_ARRAY_LEN(names); i++) {
 		add(a, "-u");
 		add(a, names[i]);
@@ -67,6 +96,7 @@ static void hide_identity(struct args *a)
 static void set_facts(struct args *a, const struct ct_session *s, const char *event, const struct facts *f)
 {
 	const struct ct_train_state *t = &s->state;
+
 	set(a, "CTRAIN_EVENT=%s", event);
 	set(a, "CTRAIN_RUN_DIR=%s", s->run_dir);
 	set(a, "CTRAIN_RUN_NAME=%s", s->cfg->run.name);
@@ -97,6 +127,7 @@ static void log_lines(const char *text)
 static double limit_seconds(const struct ct_session *s, const struct facts *f)
 {
 	double most = s->cfg->on.timeout;
+
 	if (s->world.id.world > 1)
 		most = fmin(most, s->cfg->dist.timeout / 2);
 	return f->message ? fmin(most, FAILURE_SECONDS) : most;
@@ -109,6 +140,7 @@ static void run(const struct ct_session *s, ct_metrics_log *metrics, const char 
 	struct args a = {0};
 	struct ct_str script = {0}, out = {0};
 	struct ct_error keep;
+
 	if (!metrics || !command[0])
 		return;
 	ct_error_save(&keep);
@@ -121,8 +153,9 @@ static void run(const struct ct_session *s, ct_metrics_log *metrics, const char 
 	add(&a, ct_str_text(&script));
 	if (a.failed || ct_str_status(&script) < 0 || ct_subprocess_run(a.v, deadline, &out) < 0) {
 		CT_WARN("on.%s: %s", event, ct_error_message());
-		ct_metrics_say(metrics, "warning: the command of on.%s failed: %s (its output is in %s/log/rank-00000.log)", event,
-			       ct_error_message(), s->run_dir);
+		ct_metrics_say(metrics,
+			       "warning: the command of on.%s failed: %s (its output is in %s/log/rank-00000.log)",
+			       event, ct_error_message(), s->run_dir);
 	}
 	log_lines(ct_str_text(&out));
 	for (int i = 0; i < a.n_owned; i++)
@@ -152,6 +185,7 @@ void ct_hook_end(const struct ct_session *s, ct_metrics_log *metrics, const char
 void ct_hook_failure(const struct ct_session *s, ct_metrics_log *metrics)
 {
 	struct ct_error e;
+
 	ct_error_save(&e);
 	run(s, metrics, "failure", s->cfg->on.failure,
 	    &(struct facts){.status = ct_status_name(e.status), .message = e.message});

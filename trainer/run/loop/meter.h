@@ -13,9 +13,9 @@ struct ct_interval {
 };
 
 struct ct_meter {
-	int64_t start_ns;     /* start of the job, on the ct_now_ns clock */
-	int64_t excluded_ns;  /* total time that was excluded from the training clock */
-	int64_t added_ns;     /* time on the training clock when the last step was added */
+	int64_t start_ns;    /* start of the job, on the ct_now_ns clock */
+	int64_t excluded_ns; /* total time that was excluded from the training clock */
+	int64_t added_ns;    /* time on the training clock when the last step was added */
 	/* The time of steps that end together is divided evenly among them. ahead_ns is the share of those that have
 	 * not been added yet. */
 	int64_t share_ns, ahead_ns;

@@ -22,6 +22,7 @@ static enum ct_status write_config(const struct ct_session *s)
 	struct ct_str text = {0};
 	char *path = NULL;
 	enum ct_status st = ct_config_dump(s->cfg, true, &text);
+
 	if (s->bucket_choice.n_times > 0)
 		ct_str_addf(&text, "# dist.bucket_mib=auto has chosen %g in this run.\n",
 			    (double)s->bucket_choice.bytes / (1 << 20));
@@ -40,8 +41,10 @@ static enum ct_status write_classes(const struct ct_session *s)
 	struct ct_str text = {0};
 	char *path = NULL;
 	enum ct_status st;
+
 	for (int i = 0; i < info->n_classes; i++) {
 		const char *name = ct_dataset_class_name(s->train, i);
+
 		if (name)
 			ct_str_addf(&text, "%d %s\n", i, name);
 	}
@@ -57,8 +60,9 @@ static enum ct_status write_classes(const struct ct_session *s)
 static const char *bucket_choice_name(const struct ct_session *s)
 {
 	const struct ct_bucket_choice *c = &s->bucket_choice;
-	return c->resumed		     ? "checkpoint"
-	       : c->n_times > 0		     ? "measured"
+
+	return c->resumed                    ? "checkpoint"
+	       : c->n_times > 0              ? "measured"
 	       : s->cfg->dist.bucket_mib > 0 ? "config"
 					     : "default";
 }
@@ -66,8 +70,10 @@ static const char *bucket_choice_name(const struct ct_session *s)
 static ct_json *allreduce_times(const struct ct_bucket_choice *c)
 {
 	ct_json *list = ct_json_array();
+
 	for (int i = 0; i < c->n_times; i++) {
 		ct_json *one = ct_json_object();
+
 		ct_json_set_i64(one, "bytes", (int64_t)c->times[i].bytes);
 		ct_json_set_f64(one, "us", 1e-3 * (double)c->times[i].ns);
 		ct_json_push(list, one);
@@ -80,6 +86,7 @@ static ct_json *run_fields(const struct ct_session *s)
 	ct_json *j = ct_json_object();
 	const struct ct_identity *id = &s->world.id;
 	char host[65] = "?";
+
 	(void)gethostname(host, sizeof(host) - 1);
 	ct_json_set_str(j, "version", CTRAIN_VERSION);
 	if (ct_version_commit()[0])
@@ -120,6 +127,7 @@ static void say_stages(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_pipeline *p = s->pipe;
 	struct ct_str text = {0};
+
 	if (!p)
 		return;
 	for (int k = 1; k < p->stages.n; k++)
@@ -134,19 +142,20 @@ static void say_batch(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
 	char rule[96] = "";
+
 	if (s->cfg->optim.lr_rule == CT_CFG_LR_RULE_LINEAR)
 		snprintf(rule, sizeof(rule), " (%g x %u / %lld by the linear rule)", s->cfg->optim.lr, p->global_batch,
 			 (long long)s->cfg->optim.lr_base_batch);
 	const char *share = s->pipe ? "replica" : "rank";
-	ct_metrics_say(m, "  batch   %u per %s x %u %s%s%s = %u global; lr %g%s", p->per_rank, share, p->world,
-		       share, ct_plural(p->world), p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr,
-		       rule);
+	ct_metrics_say(m, "  batch   %u per %s x %u %s%s%s = %u global; lr %g%s", p->per_rank, share, p->world, share,
+		       ct_plural(p->world), p->accumulate > 1 ? " (accumulated)" : "", p->global_batch, p->lr, rule);
 }
 
 static void say_sizes(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_run_plan *p = &s->plan;
 	struct ct_str text = {0};
+
 	ct_str_addf(&text, "%dx%d", p->sizes[0].w, p->sizes[0].h);
 	for (int i = 1; i < p->n_sizes; i++)
 		ct_str_addf(&text, ", from epoch %u on %dx%d", p->sizes[i].epoch + 1, p->sizes[i].w, p->sizes[i].h);
@@ -160,6 +169,7 @@ static void say_buckets(const struct ct_session *s, ct_metrics_log *m)
 {
 	const struct ct_bucket_choice *c = &s->bucket_choice;
 	struct ct_str text = {0};
+
 	for (int i = 0; i < c->n_times; i++)
 		ct_str_addf(&text, "%s%.4g MiB %.1f us", i > 0 ? ", " : "", (double)c->times[i].bytes / (1 << 20),
 			    1e-3 * (double)c->times[i].ns);
@@ -175,6 +185,7 @@ static enum ct_status say_device(const struct ct_session *s, ct_metrics_log *m)
 	const char *libs = getenv("CTRAIN_CUDA_LIBS");
 	struct ct_device_info info;
 	struct ct_plan_devices d;
+
 	CT_TRY(ct_plan_devices(s->cfg, &d));
 	CT_TRY(ct_device_info(s->device, &info));
 	if (strcmp(info.kind, "cuda") == 0)
@@ -190,13 +201,14 @@ static enum ct_status say_device(const struct ct_session *s, ct_metrics_log *m)
 	return CT_OK;
 }
 
-/* Without explicit threads, each rank has at least one, even if there are more ranks than CPUs. Other launchers may have
- * given each rank CPUs of its own. A pipeline has a rank for each stage, so fewer ranks may be impossible. */
+/* Without explicit threads, each rank has at least one, even if there are more ranks than CPUs. Other launchers may
+ * have given each rank CPUs of its own. A pipeline has a rank for each stage, so fewer ranks may be impossible. */
 static void say_crowding(const struct ct_session *s, ct_metrics_log *m)
 {
 	const int local = ct_session_local_world(s), cpus = ct_cpu_count();
 	struct ct_device_info info;
 	char advice[48] = "";
+
 	if (s->world.id.by != CT_LAUNCHER_CTRAIN || local <= cpus || ct_device_info(s->device, &info) < 0 ||
 	    strcmp(info.kind, "cpu") != 0)
 		return;
@@ -211,6 +223,7 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 	const struct ct_identity *id = &s->world.id;
 	int threads = ct_plan_threads(s->cfg, id->local_world),
 	    loaders = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world);
+
 	ct_metrics_say(m, "ctrain %s  %s on %s, %s, %d rank%s x %d thread%s (%s, %s)", ct_version(),
 		       ct_config_choice(s->cfg, "model.name"), ct_config_choice(s->cfg, "data.name"),
 		       ct_precision_name(s->cfg->precision), id->world, ct_plural(id->world), threads,
@@ -244,6 +257,7 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 static enum ct_status check_space(const struct ct_session *s)
 {
 	int n_states = 0;
+
 	while (ct_optim_state_name(s->optim, n_states))
 		n_states++;
 	uint64_t bytes = (uint64_t)(1 + n_states + (s->ema ? 1 : 0)) * ct_net_arena_elems(s->net) * sizeof(float);
@@ -256,6 +270,7 @@ static void warn_of_threads(const struct ct_session *s)
 {
 	int local = ct_session_local_world(s), cpus = local * ct_plan_cpus(local);
 	int threads = ct_plan_threads(s->cfg, local);
+
 	if (threads > ct_plan_cpus(local) && threads > 1)
 		CT_WARN("%d rank%s x %d compute threads on %d CPU%s: with more threads than CPUs, training is many "
 			"times slower; set launch.threads=%d or do not set it",

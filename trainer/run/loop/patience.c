@@ -11,6 +11,7 @@ static void note_plateau(struct ct_session *s, const struct ct_eval_result *r, c
 	struct ct_train_state *t = &s->state;
 	struct ct_plateau p = {t->lr_scale, t->plateau_best, t->plateau_n_since, t->plateau_cooldown};
 	const bool drops = ct_plateau_note(&p, o, s->plan.lr, o->larger ? r->top1 : r->loss);
+
 	t->lr_scale = p.scale;
 	t->plateau_best = p.best;
 	t->plateau_n_since = p.n_since;
@@ -30,6 +31,7 @@ static void note_early_stop(struct ct_session *s, const struct ct_eval_result *r
 	struct ct_train_state *t = &s->state;
 	const bool larger = c->train.early_stop.metric == CT_CFG_METRIC_TOP1;
 	const double value = larger ? r->top1 : r->loss, gain = larger ? value - t->early_best : t->early_best - value;
+
 	if (t->early_n_since == 0 ? !isnan(value) : gain > c->train.early_stop.min_delta) {
 		t->early_best = value;
 		t->early_n_since = 1;

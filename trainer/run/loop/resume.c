@@ -12,6 +12,7 @@ static enum ct_status find(struct ct_session *s, char **path)
 	/* After a restart, training continues from what this job has saved. Otherwise it begins as the job began. */
 	const bool saved = s->saves_before >= 0 && ct_checkpoint_newest_save(s->run_dir) > (uint64_t)s->saves_before;
 	const char *how = saved ? "auto" : s->cfg->train.resume;
+
 	*path = NULL;
 	if (strcmp(how, "never") == 0)
 		return CT_OK;
@@ -49,12 +50,13 @@ static const char *find_line(const char *lines, const char *key, size_t key_len,
 	return NULL;
 }
 
-/* Adds "key was theirs, is ours" for each key with different values. Keys that only one side has are skipped: usually they
- * belong to another model or data set, whose name differs as well. */
+/* Adds "key was theirs, is ours" for each key with different values. Keys that only one side has are skipped: usually
+ * they belong to another model or data set, whose name differs as well. */
 static void list_differences(const char *theirs, const char *ours, struct ct_str *out)
 {
 	for (size_t n; *ours; ours += n + (ours[n] == '\n')) {
 		size_t key = strcspn(ours, "="), m = 0;
+
 		n = strcspn(ours, "\n");
 		if (key >= n)
 			continue;
@@ -70,6 +72,7 @@ static void list_missing(const char *lines, const char *others, const char *wher
 {
 	for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
 		size_t key = strcspn(lines, "="), m = 0;
+
 		n = strcspn(lines, "\n");
 		if (key < n && !find_line(others, lines, key, &m))
 			ct_str_addf(out, "%s%.*s is %s", out->len ? "; " : "", (int)n, lines, where);
@@ -82,6 +85,7 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 	struct ct_str diff = {0};
 	const char *what = NULL;
 	bool other_batch = false;
+
 	if (strcmp(st->config_digest, s->state.config_digest) != 0) {
 		list_differences(lines, s->config_lines, &diff);
 		/* If all common keys are equal, another version of ctrain has saved the checkpoint. */
@@ -107,7 +111,8 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 			ct_error_hint(
 				"batch.global=%u continues with the same batches on any number of ranks; otherwise use another run.dir",
 				st->global_batch);
-		else if (strstr(ct_str_text(&diff), "train.epochs was") || strstr(ct_str_text(&diff), "train.max_steps was"))
+		else if (strstr(ct_str_text(&diff), "train.epochs was") ||
+			 strstr(ct_str_text(&diff), "train.max_steps was"))
 			ct_error_hint(
 				"with schedule.name %s, the learning rate of each step depends on the length of the run (a constant, step or "
 				"multistep schedule could continue); use another run.dir or restore the old value",
@@ -123,6 +128,7 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 static enum ct_status load_weights(struct ct_session *s)
 {
 	const char *path = s->cfg->model.weights;
+
 	if (!path[0])
 		return CT_OK;
 	if (ct_model_weights_load(path, s->net, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING,
@@ -131,13 +137,14 @@ static enum ct_status load_weights(struct ct_session *s)
 	return CT_OK;
 }
 
-/* The values of a pipeline go through host memory of rank 0. The tensors that a weights file does not contain keep their
- * values. */
+/* The values of a pipeline go through host memory of rank 0. The tensors that a weights file does not contain keep
+ * their values. */
 static enum ct_status load_weights_whole(struct ct_session *s, struct ct_whole *w)
 {
 	const char *path = s->cfg->model.weights;
-	if (path[0] && ct_model_weights_load_whole(path, w, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING,
-						   &s->weights) < 0)
+
+	if (path[0] && ct_model_weights_load_whole(
+			       path, w, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING, &s->weights) < 0)
 		return ct_error_wrap("model.weights");
 	return CT_OK;
 }
@@ -160,6 +167,7 @@ static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st,
 {
 	char *path = NULL, *lines = NULL;
 	enum ct_status rc;
+
 	*found = false;
 	CT_TRY_GOTO(find(s, &path), rc, out);
 	if (!path) {
@@ -200,6 +208,7 @@ static enum ct_status resume(struct ct_session *s, struct ct_whole *w)
 		struct ct_train_state state;
 	} msg;
 	const bool weights = s->cfg->model.weights[0];
+
 	memset(&msg, 0, sizeof(msg));
 	if (s->pipe && weights)
 		CT_TRY(ct_pipeline_gather(s->pipe, s->net, s->optim, s->ema, w));
@@ -208,6 +217,7 @@ static enum ct_status resume(struct ct_session *s, struct ct_whole *w)
 	CT_TRY(ct_session_broadcast(s, &msg, sizeof(msg)));
 	if (msg.found) {
 		const bool same_world = msg.state.world == (uint32_t)s->world.id.world;
+
 		msg.state.world = (uint32_t)s->world.id.world;
 		s->state = msg.state;
 		/* Another number of ranks may need another size, and adds in another order in any case. */
@@ -228,6 +238,7 @@ enum ct_status ct_resume(struct ct_session *s)
 {
 	struct ct_whole w = {0};
 	enum ct_status st = resume(s, &w);
+
 	ct_whole_release(&w);
 	return st;
 }

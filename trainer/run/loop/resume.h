@@ -14,8 +14,8 @@
  * After a restart, by Slurm or by launch.restarts, the newest valid checkpoint is used in all cases, if this job has
  * saved one.
  * Fails with CT_CONFIG if the checkpoint was saved with another config, model or data; the message lists the keys that
- * differ. A start from scratch loads model.weights (trainer/run/checkpoint/model_weights.h). Afterwards, all ranks have the
- * parameters, buffers, optimizer state and position of rank 0. */
+ * differ. A start from scratch loads model.weights (trainer/run/checkpoint/model_weights.h). Afterwards, all ranks have
+ * the parameters, buffers, optimizer state and position of rank 0. */
 enum ct_status ct_resume(struct ct_session *s) CT_MUST_CHECK;
 
 #endif

@@ -15,10 +15,11 @@
 static void end_process(const struct ct_stop_guard *g, int sig)
 {
 	const bool too_short = g->job && sig == SIGUSR1 && atomic_load(&g->no_progress);
+
 	if (g->job && sig != SIGINT && !too_short)
 		ct_slurm_requeue(g->job);
-	(void)CT_FAIL(CT_INTERRUPTED, "pid %d: stopped by signal %d (%s); there was nothing to save", (int)getpid(), sig,
-		      strsignal(sig));
+	(void)CT_FAIL(CT_INTERRUPTED, "pid %d: stopped by signal %d (%s); there was nothing to save", (int)getpid(),
+		      sig, strsignal(sig));
 	if (too_short)
 		ct_error_hint("the job is not requeued again, because none of its starts has saved a checkpoint: "
 			      "request more time (--time)");
@@ -33,8 +34,10 @@ static void *run(void *arg)
 {
 	const struct ct_stop_guard *g = arg;
 	struct pollfd p[2] = {{.fd = g->signals, .events = POLLIN}, {.fd = g->wake_fd, .events = POLLIN}};
+
 	for (;;) {
 		int n = poll(p, 2, -1);
+
 		if (n > 0 && p[1].revents)
 			return NULL;
 		int sig = n > 0 ? ct_signals_next(g->signals) : 0;
@@ -59,6 +62,7 @@ enum ct_status ct_stop_guard_start(struct ct_stop_guard *g, int signals)
 void ct_stop_guard_end(struct ct_stop_guard *g)
 {
 	uint64_t one = 1;
+
 	if (g->thread.running) {
 		(void)!write(g->wake_fd, &one, sizeof(one));
 		ct_thread_join(&g->thread);

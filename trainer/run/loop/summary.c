@@ -13,6 +13,7 @@ static enum ct_status digest_stages(const struct ct_session *s, bool root, char 
 {
 	struct ct_whole w = {0};
 	enum ct_status st = ct_pipeline_gather(s->pipe, s->net, NULL, NULL, &w);
+
 	if (st == CT_OK && root)
 		st = ct_values_digest(w.graph, w.groups[0].params, digest);
 	ct_whole_release(&w);
@@ -23,8 +24,9 @@ enum ct_status ct_summary_write(const struct ct_session *s, const struct ct_mete
 				const char *status, ct_metrics_log *metrics)
 {
 	char digest[65];
-	/* The weights of all ranks, or of all ranks with the same stage, are the same. In the log, a test or a user can check
-	 * this. */
+
+	/* The weights of all ranks, or of all ranks with the same stage, are the same. In the log, a test or a user can
+	 * check this. */
 	if ((metrics && !s->pipe) || ct_log_enabled(CT_LOG_DEBUG, CT_LOG_COMPONENT))
 		CT_TRY(ct_net_digest(s->net, digest));
 	if (s->pipe)
@@ -54,6 +56,7 @@ enum ct_status ct_summary_write(const struct ct_session *s, const struct ct_mete
 	double whole = fmax(known, ct_meter_seconds(meter, all) * 1e9);
 	if (whole > 0) {
 		const int64_t part[5] = {t->data_ns, t->forward_ns, t->backward_ns, t->exposed_ns, t->optim_ns};
+
 		for (int i = 0; i < 5; i++)
 			sum.share[i] = (double)part[i] / whole;
 		sum.share[5] = 1 - known / whole;

@@ -5,8 +5,8 @@
 #include "trainer/run/loop/meter.h"
 #include "trainer/run/metrics/metrics.h"
 
-/* Computes the digest of the weights and writes the `end` line. loss: of the last step. metrics is NULL on all ranks but
- * rank 0. Collective if there is a pipeline. */
+/* Computes the digest of the weights and writes the `end` line. loss: of the last step. metrics is NULL on all ranks
+ * but rank 0. Collective if there is a pipeline. */
 enum ct_status ct_summary_write(const struct ct_session *s, const struct ct_meter *meter, double loss,
 				const char *status, ct_metrics_log *metrics) CT_MUST_CHECK;
 

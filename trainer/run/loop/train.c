@@ -49,12 +49,14 @@ struct loop {
 static uint64_t every(double epochs, uint64_t steps_per_epoch)
 {
 	uint64_t n = (uint64_t)llround(epochs * (double)steps_per_epoch);
+
 	return epochs > 0 && n == 0 ? 1 : n;
 }
 
 static void report_progress(struct loop *l, const char *phase)
 {
 	const struct ct_session *s = l->s;
+
 	if (!l->metrics)
 		return;
 	uint64_t left = s->plan.total_steps - s->state.step;
@@ -84,6 +86,7 @@ static enum ct_status check_run_dir(const struct ct_session *s)
 static enum ct_status explain_save(const struct ct_session *s)
 {
 	struct ct_error e;
+
 	ct_error_save(&e);
 	if (e.status == CT_IO && check_run_dir(s) < 0)
 		return CT_IO;
@@ -99,6 +102,7 @@ static void note_shares(struct loop *l, const struct ct_step_metrics *m)
 {
 	const double ms[6] = {m->data_ms, m->forward_ms, m->backward_ms, m->exposed_comm_ms, m->optim_ms, m->other_ms};
 	double sum = 0;
+
 	for (int i = 0; i < 6; i++)
 		sum += ms[i];
 	for (int i = 0; i < 6; i++)
@@ -111,6 +115,7 @@ static enum ct_status log_step(struct loop *l, const struct ct_step_result *r)
 	const struct ct_interval *w = &l->meter.window;
 	const struct ct_step_times *t = &w->times;
 	double total = ct_meter_seconds(&l->meter, w), k = 1e-6 / (double)w->steps;
+
 	l->images_per_sec = (double)w->images / total;
 	struct ct_step_metrics m = {.step = l->s->state.step,
 				    .epoch = l->s->state.epoch,
@@ -143,6 +148,7 @@ static enum ct_status take_save(struct loop *l, bool wait)
 {
 	struct ct_checkpoint_result r;
 	int64_t t0 = ct_now_ns();
+
 	if (!l->writer)
 		return CT_OK;
 	if (ct_checkpoint_writer_take(l->writer, wait, &r) < 0)
@@ -161,6 +167,7 @@ static enum ct_status save(struct loop *l, bool best)
 {
 	struct ct_session *s = l->s;
 	int64_t t0 = ct_now_ns();
+
 	l->last_save_ns = t0;
 	CT_TRY(check_run_dir(s));
 	if (!l->writer)
@@ -196,6 +203,7 @@ static void eval_progress(void *user, double done)
 static enum ct_status evaluate(struct loop *l, bool *best)
 {
 	int64_t t0 = ct_now_ns();
+
 	CT_TRY(ct_train_eval_run(&l->eval, eval_progress, l, best));
 	ct_meter_exclude_since(&l->meter, t0);
 	return CT_OK;
@@ -206,6 +214,7 @@ static enum ct_status report_rest(struct loop *l)
 {
 	struct ct_str report = {0};
 	const char *bound;
+
 	if (l->meter.epoch.steps == 0)
 		return CT_OK;
 	CT_TRY(ct_epoch_times_report(&l->times, &l->meter, &bound, &report));
@@ -224,6 +233,7 @@ static enum ct_status end_epoch(struct loop *l)
 	double loss = t->epoch_images > 0 ? t->epoch_loss_sum / (double)t->epoch_images : 0;
 	uint64_t images = t->epoch_images, bad = t->epoch_bad;
 	double seconds = ct_meter_seconds(&l->meter, &l->meter.epoch);
+
 	t->epoch++;
 	t->step_in_epoch = 0;
 	t->epoch_loss_sum = 0;
@@ -259,6 +269,7 @@ static enum ct_status take_step(struct loop *l)
 	struct ct_session *s = l->s;
 	struct ct_train_state *t = &s->state;
 	struct ct_step_result r;
+
 	CT_TRY(ct_stepper_take(l->stepper, &r));
 	l->loss = r.loss_sum / (double)r.n_global;
 	if (ct_outcome_check(s, &r) < 0)
@@ -287,18 +298,21 @@ static enum ct_status take_step(struct loop *l)
 static bool is_logged(const struct loop *l, uint64_t step)
 {
 	const int64_t n = l->s->cfg->log.every;
+
 	return !l->s->pipe && n > 0 && step % (uint64_t)n == 0;
 }
 
 static bool is_eval_due(const struct loop *l, uint64_t step)
 {
 	const struct ct_run_plan *p = &l->s->plan;
+
 	return p->has_val && (step >= p->total_steps || (l->eval_steps > 0 && step % l->eval_steps == 0));
 }
 
 static bool is_save_due(const struct loop *l, uint64_t step)
 {
 	uint64_t n = (uint64_t)l->s->cfg->checkpoint.every_steps;
+
 	return step >= l->s->plan.total_steps || (n > 0 && step % n == 0) ||
 	       (l->save_steps > 0 && step % l->save_steps == 0);
 }
@@ -317,6 +331,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	const struct ct_config *c = s->cfg;
 	const uint64_t step = s->state.step + (uint64_t)ct_stepper_pending(l->stepper);
 	bool stop = false;
+
 	for (int sig; (sig = ct_signals_next(l->signals)) != 0;)
 		stop = true;
 	bool minutes = c->checkpoint.every_minutes > 0 &&
@@ -345,6 +360,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 static void run_epoch_hook(struct loop *l)
 {
 	const int64_t t0 = ct_now_ns();
+
 	ct_hook_epoch_end(l->s, l->metrics);
 	ct_meter_exclude_since(&l->meter, t0);
 }
@@ -352,6 +368,7 @@ static void run_epoch_hook(struct loop *l)
 static void write_board(struct loop *l)
 {
 	const int64_t t0 = ct_now_ns();
+
 	ct_board_epoch(l->s, l->metrics);
 	ct_meter_exclude_since(&l->meter, t0);
 }
@@ -362,6 +379,7 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 	struct ct_session *s = l->s;
 	struct ct_train_state *t = &s->state;
 	bool best = false;
+
 	if (ct_replica_check_due(l->check, t->step))
 		CT_TRY(ct_replica_check_run(l->check, t->step));
 	if (end_of_epoch)
@@ -387,12 +405,14 @@ static enum ct_status run(struct loop *l, const char **end)
 	/* The limits may have changed since the run ended, for example to more epochs or a higher target. */
 	bool done = s->state.step >= s->plan.total_steps || ct_train_eval_reached_target(s) || ct_patience_is_over(s);
 	const char *status = "done";
+
 	if (done && s->state.step > 0)
 		status = "already finished";
 	l->loss = NAN;
 	report_progress(l, "train"); /* the first step may take long */
 	while (!done && !l->stop && !l->regroup) {
 		bool drained = false, end_of_epoch = false;
+
 		CT_TRY(one_step(l, &drained, &end_of_epoch));
 		if (drained)
 			CT_TRY(after_step(l, end_of_epoch, &done));
@@ -420,6 +440,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 			 .guard = {.check = check_lock, .user = s->lock},
 			 .eval = {.s = s, .metrics = metrics}};
 	enum ct_status st;
+
 	*end = NULL;
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);

@@ -15,6 +15,7 @@ static bool note(struct ct_session *s, const struct ct_eval_result *r)
 	struct ct_train_state *t = &s->state;
 	bool better = s->plan.regression ? r->loss < t->best_loss : r->top1 > t->best_top1;
 	bool best = !isnan(r->loss) && (t->best_step == 0 || better);
+
 	if (best) {
 		t->best_top1 = r->top1;
 		t->best_loss = r->loss;
@@ -29,6 +30,7 @@ static bool note(struct ct_session *s, const struct ct_eval_result *r)
 static void keep_best(struct ct_train_eval *e, bool best, struct ct_predictions *p)
 {
 	const bool keep = best && e->metrics;
+
 	ct_predictions_release(keep ? &e->best : p);
 	if (keep)
 		e->best = *p;
@@ -40,6 +42,7 @@ enum ct_status ct_train_eval_run(struct ct_train_eval *e, void (*progress)(void 
 	struct ct_session *s = e->s;
 	struct ct_eval_result r;
 	struct ct_predictions p = {0};
+
 	ct_session_phase(s, "evaluation", s->state.step);
 	enum ct_status st = ct_evaluate(s, e->metrics ? progress : NULL, user, s->cfg->log.report ? &p : NULL, &r);
 	if (st < 0) {
@@ -70,6 +73,7 @@ bool ct_train_eval_reached_target(const struct ct_session *s)
 void ct_train_eval_write(const struct ct_train_eval *e)
 {
 	char *dir;
+
 	if (!e->metrics || e->best.n == 0)
 		return;
 	if (!(dir = ct_path_join(e->s->run_dir, "eval")) || ct_eval_files_write(dir, &e->best, e->s->val, NULL) < 0) {

@@ -12,8 +12,8 @@ struct ct_train_eval {
 	struct ct_predictions best; /* rank 0: of the best evaluation of this process; n is 0 if there was none */
 };
 
-/* Collective. Evaluates after s->state.step and writes the result to the metrics. *best is true if it is better than all
- * earlier ones. `progress` is called as in ct_evaluate, on rank 0. */
+/* Collective. Evaluates after s->state.step and writes the result to the metrics. *best is true if it is better than
+ * all earlier ones. `progress` is called as in ct_evaluate, on rank 0. */
 enum ct_status ct_train_eval_run(struct ct_train_eval *e, void (*progress)(void *user, double done), void *user,
 				 bool *best) CT_MUST_CHECK;
 /* Returns whether the last evaluation has reached train.target_top1. */

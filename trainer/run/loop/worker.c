@@ -38,6 +38,7 @@ static enum ct_status open_log(const char *run_dir, int rank)
 {
 	char *dir = NULL, *path = NULL;
 	enum ct_status st = CT_NOMEM;
+
 	if ((dir = ct_path_join(run_dir, "log")) && (path = ct_strfmt("%s/rank-%05d.log", dir, rank))) {
 		st = ct_dir_make(dir);
 		if (st == CT_OK)
@@ -54,6 +55,7 @@ static enum ct_status open_log(const char *run_dir, int rank)
 static enum ct_status remove_stacks(const char *run_dir, const struct ct_identity *id)
 {
 	char *path;
+
 	if (id->local_rank <= 0) /* -1: not known yet */
 		CT_TRY(ct_postmortem_remove_stacks(run_dir, id->world));
 	CT_TRY_ALLOC(path = ct_postmortem_stacks_path(run_dir, id->rank));
@@ -66,6 +68,7 @@ static enum ct_status remove_stacks(const char *run_dir, const struct ct_identit
 static enum ct_status enable_stacks(const char *run_dir, const struct ct_identity *id)
 {
 	char *path;
+
 	CT_TRY_ALLOC(path = ct_postmortem_stacks_path(run_dir, id->rank));
 	ct_stacks_enable(path);
 	ct_free(path);
@@ -78,12 +81,13 @@ static enum ct_status begin_files(const char *run_dir, const struct ct_identity 
 	return remove_stacks(run_dir, id);
 }
 
-/* With train.resume=never, rank 0 or the launcher of its node may rename the directory of an earlier run at any time until
- * all ranks have joined. Ranks that may start earlier use the directory only after that; before, their messages are only
- * printed. */
+/* With train.resume=never, rank 0 or the launcher of its node may rename the directory of an earlier run at any time
+ * until all ranks have joined. Ranks that may start earlier use the directory only after that; before, their messages
+ * are only printed. */
 static bool begins_files_late(const struct ct_config *cfg, const struct ct_identity *id)
 {
 	const bool prepared = id->restart > 0 || (id->by == CT_LAUNCHER_CTRAIN && id->node <= 0);
+
 	return id->rank > 0 && !prepared && strcmp(cfg->train.resume, "never") == 0;
 }
 
@@ -96,6 +100,7 @@ static void report_failure(const struct ct_identity *id, const char *run_dir, do
 	const struct ct_black_box *box = ct_black_box_own();
 	struct ct_error keep;
 	char host[65] = "?";
+
 	if (id->by == CT_LAUNCHER_CTRAIN || f.status == CT_INTERRUPTED || !box ||
 	    !strstr(ct_box_phase_of(box), ", step "))
 		return;
@@ -119,6 +124,7 @@ static void report_failure(const struct ct_identity *id, const char *run_dir, do
 static enum ct_status name_flight_file(const struct ct_session *s)
 {
 	char *path;
+
 	if (!s->watchdog)
 		return CT_OK;
 	CT_TRY_ALLOC(path = ct_strfmt("%s/log/flight-%05d.json", s->run_dir, s->world.id.rank));
@@ -134,6 +140,7 @@ static void write_report(const struct ct_session *s, ct_metrics_log *metrics, ct
 	struct ct_image_source data;
 	struct ct_error keep;
 	char *path = NULL;
+
 	ct_error_save(&keep);
 	ct_image_source_set(&data, s->cfg, &s->plan, s->train, s->val);
 	if (write(s->run_dir, &data, &path) == CT_OK)
@@ -152,6 +159,7 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	ct_metrics_log *metrics = NULL;
 	const char *end = NULL;
 	int64_t start = ct_env_i64(CT_ENV_START_NS, ct_process_start_ns());
+
 	if (id->rank == 0)
 		CT_TRY(ct_console_create(cfg->log.console, &s.console));
 	ct_console *console = s.console; /* a failed session is zero */
@@ -193,6 +201,7 @@ static enum ct_status join_steps(const struct ct_identity *id, struct ct_step_co
 {
 	const int64_t fd = ct_env_i64(CT_ENV_STEPS_FD, -1);
 	enum ct_status st = CT_OK;
+
 	if (getenv(CT_ENV_ERROR_FD) && fd >= 0 && fd <= INT_MAX) {
 		st = ct_step_board_join((int)fd, id->local_world, out);
 		close((int)fd);
@@ -207,6 +216,7 @@ static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_
 	if (id->rank == 0) {
 		/* ctrain's launcher has already prepared the directory. */
 		const bool prepared = id->by == CT_LAUNCHER_CTRAIN || id->restart > 0;
+
 		CT_TRY(ct_run_dir_prepare(run_dir, prepared ? "auto" : cfg->train.resume));
 		CT_TRY(ct_run_dir_lock(run_dir, lock));
 	}
@@ -217,6 +227,7 @@ static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_
 static bool has_no_progress(const ct_run_lock *lock, const char *run_dir)
 {
 	const int64_t before = ct_run_lock_saves_before(lock);
+
 	return before >= 0 && ct_checkpoint_newest_save(run_dir) <= (uint64_t)before;
 }
 

@@ -9,8 +9,9 @@
 /* Writes the report of a run, and stores the path of its first file, which the caller owns, in *path. */
 typedef enum ct_status ct_report_writer(const char *run_dir, const struct ct_image_source *images, char **path);
 
-/* Runs the training of one rank. At the end, rank 0 calls `report`, which may be NULL, unless log.report is false. A failure is written to the rank's log file and returned with its error chain. main
- * passes this chain to the launcher, or prints it if there is no launcher. */
+/* Runs the training of one rank. At the end, rank 0 calls `report`, which may be NULL, unless log.report is false. A
+ * failure is written to the rank's log file and returned with its error chain. main passes this chain to the launcher,
+ * or prints it if there is no launcher. */
 enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id,
 			     ct_report_writer *report) CT_MUST_CHECK;
 

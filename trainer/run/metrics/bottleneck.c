@@ -12,8 +12,8 @@
  * programs used. */
 #define QUEUED_SHARE 0.10
 #define OTHERS_SHARE 0.10
-/* What the sum of the gradients takes at most on a working system: bytes per second and seconds per bucket, within a host
- * and over a slow network. Longer waiting has another cause. */
+/* What the sum of the gradients takes at most on a working system: bytes per second and seconds per bucket, within a
+ * host and over a slow network. Longer waiting has another cause. */
 #define HOST_BANDWIDTH 0.5e9
 #define HOST_LATENCY 0.5e-3
 #define NETWORK_BANDWIDTH 50e6
@@ -35,6 +35,7 @@ struct shares {
 const char *ct_bottleneck_name(enum ct_bottleneck b)
 {
 	static const char *const names[] = {"compute", "data", "communication", "rank", "other programs", "waiting"};
+
 	return names[b];
 }
 
@@ -43,6 +44,7 @@ static struct shares measure(const struct ct_bottleneck_facts *f)
 	const struct ct_rank_times *r = f->ranks;
 	struct shares s = {0};
 	double images = 0, compute = 0;
+
 	for (int i = 0; i < f->world; i++) {
 		s.starved = r[i].data_s > r[s.starved].data_s ? i : s.starved;
 		s.slow = r[i].compute_s > r[s.slow].compute_s ? i : s.slow;
@@ -63,6 +65,7 @@ static struct shares measure(const struct ct_bottleneck_facts *f)
 static double shared_limit(const struct ct_bottleneck_facts *f, const struct ct_rank_times *r)
 {
 	double compute = f->compute_threads * r->compute_s / r->images, load = r->loader_s / r->loader_images;
+
 	return f->cpus / (compute + load);
 }
 
@@ -73,6 +76,7 @@ static void add_remedy(const struct ct_bottleneck_facts *f, const struct ct_rank
 		f->encoded ? "smaller or seekable files (`ctrain data pack`), data.decode=fast or less augmentation"
 			   : "less augmentation";
 	double now = r->images / r->step_s, limit = fmin(could, shared_limit(f, r));
+
 	if (f->compute_threads + need <= f->cpus)
 		ct_str_addf(out, "data.workers=%d would be enough", need);
 	else if (limit > now * WORTHWHILE)
@@ -88,6 +92,7 @@ static void report_data(const struct ct_bottleneck_facts *f, const struct shares
 	const struct ct_rank_times *r = &f->ranks[s->starved];
 	double could = r->images / fmax(r->step_s - r->data_s, 1e-9);
 	const char *doing = f->loader_threads == 0 ? "loading batches between steps" : "waiting for batches";
+
 	if (f->world > 1)
 		ct_str_addf(out, "bound by data: rank %d spent %.0f %% of its time %s", s->starved, 100 * s->data,
 			    doing);
@@ -109,6 +114,7 @@ static void report_comm(const struct ct_bottleneck_facts *f, const struct shares
 	/* The traffic of a step does not depend on the batch size. */
 	double more = s->comm * (1 - GOAL_SHARE) / (GOAL_SHARE * (1 - s->comm));
 	double ms = 1e3 * f->ranks[s->last].exposed_s / (double)f->steps;
+
 	ct_str_addf(
 		out,
 		"bound by communication: all ranks spent %.0f %% of the time (%.1f ms per step) waiting for gradients; "
@@ -141,6 +147,7 @@ static void report_waiting(const struct ct_bottleneck_facts *f, const struct sha
 static void report_rank(const struct ct_bottleneck_facts *f, const struct shares *s, struct ct_str *out)
 {
 	double k = 1e3 / (double)f->steps;
+
 	ct_str_addf(
 		out,
 		"bound by rank %d: it computes for %.1f ms per step, but the others only for %.1f ms, and they wait %.0f %% of the time; "
@@ -152,6 +159,7 @@ static void report_rank(const struct ct_bottleneck_facts *f, const struct shares
 static void report_compute(const struct ct_bottleneck_facts *f, const struct shares *s, struct ct_str *out)
 {
 	const struct ct_rank_times *r = &f->ranks[s->last];
+
 	ct_str_addf(out, "bound by compute: %.0f %% of the time, data %.1f %%", 100 * r->compute_s / r->step_s,
 		    100 * s->data);
 	if (f->world > 1)
@@ -190,6 +198,7 @@ static int others_rank(const struct ct_bottleneck_facts *f, double *used)
 static void report_others(const struct ct_bottleneck_facts *f, int rank, double used, struct ct_str *out)
 {
 	const struct ct_rank_times *r = &f->ranks[rank];
+
 	ct_str_addf(
 		out,
 		"bound by other programs: they used %.0f %% of the %d CPU%s%s; rank %d was ready to run, but had no CPU, "

@@ -206,8 +206,8 @@ static void print_lines(ct_console *c, const char *text)
 	c->last_ns = 0;
 }
 
-/* Prints the line of the epoch that was held back, if there is one, and of the evaluation, and the bottleneck report if the
- * bottleneck has changed. */
+/* Prints the line of the epoch that was held back, if there is one, and of the evaluation, and the bottleneck report if
+ * the bottleneck has changed. */
 static void print_epoch(ct_console *c, const struct ct_eval_metrics *v)
 {
 	const struct ct_epoch_metrics *e = c->has_epoch && (!v || v->epoch == c->epoch.epoch) ? &c->epoch : NULL;

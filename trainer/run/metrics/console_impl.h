@@ -9,8 +9,8 @@ struct ct__console_style {
 	bool one_line; /* there is room for one line only */
 };
 
-/* Appends the live lines, separated by a line feed, each with fewer than `width` columns. Fields that do not fit are omitted, the
- * least important ones first. The first line has a bar if there is room. spark may be NULL. */
+/* Appends the live lines, separated by a line feed, each with fewer than `width` columns. Fields that do not fit are
+ * omitted, the least important ones first. The first line has a bar if there is room. spark may be NULL. */
 void ct__console_status(const struct ct_progress *p, const struct ct_spark *spark, struct ct__console_style style,
 			int width, struct ct_str *out);
 /* Appends the line of an epoch on a live console. e or v may be NULL. best: the accuracy is the best one so far. */

@@ -174,6 +174,7 @@ static void add_ranks(ct_json *line, const struct ct_epoch_metrics *e)
 {
 	enum { MAX_RANKS = 1024 };
 	ct_json *data = ct_json_array(), *compute = ct_json_array(), *waiting = ct_json_array();
+
 	for (int i = 0; i < e->n_ranks && e->n_ranks <= MAX_RANKS; i++) {
 		ct_json_push_f64(data, e->ranks[i].data_s);
 		ct_json_push_f64(compute, e->ranks[i].compute_s);

@@ -33,8 +33,8 @@ struct ct_epoch_metrics {
 		timed; /* number of images processed in `seconds`; less than `images` after a resume within the epoch */
 	double train_loss, seconds;
 	uint64_t bad_samples; /* unreadable samples that were replaced, over all ranks */
-	uint64_t
-		damaged; /* images that were decoded since the last epoch line although the codec reported damage, over all ranks */
+	uint64_t damaged; /* images that were decoded since the last epoch line although the codec reported damage, over
+			     all ranks */
 	const char *bound_by, *verdict; /* see trainer/run/metrics/bottleneck.h; verdict is "" if there is no report */
 	const struct ct_rank_times *ranks; /* [n_ranks] the times of all ranks in the epoch */
 	int n_ranks;
@@ -49,16 +49,17 @@ struct ct_eval_metrics {
 
 typedef struct ct_metrics_log ct_metrics_log;
 
-/* Removes the lines of later steps from metrics.jsonl (trainer/run/metrics/metrics_cut_impl.h) and starts a new event file
- * in RUN/tb. resume_step is the step of the checkpoint from which training continues, or 0 for a start from scratch.
- * Borrows console, which may be NULL. The directory RUN must exist. */
+/* Removes the lines of later steps from metrics.jsonl (trainer/run/metrics/metrics_cut_impl.h) and starts a new event
+ * file in RUN/tb. resume_step is the step of the checkpoint from which training continues, or 0 for a start from
+ * scratch. Borrows console, which may be NULL. The directory RUN must exist. */
 enum ct_status ct_metrics_open(const char *run_dir, uint64_t resume_step, bool tensorboard, ct_console *console,
 			       ct_metrics_log **out) CT_MUST_CHECK;
 void ct_metrics_close(ct_metrics_log *m);
 /* Writes the line of kind `run`. The caller must have added host, world_size, resumed_step and so on to `fields`; this
  * function adds v and kind, and takes ownership of `fields`. */
 enum ct_status ct_metrics_run(ct_metrics_log *m, ct_json *fields) CT_MUST_CHECK;
-/* Writes the line of kind `restart`. fields is a JSON object from the launcher; `step` is the step from which training continues. */
+/* Writes the line of kind `restart`. fields is a JSON object from the launcher; `step` is the step from which training
+ * continues. */
 enum ct_status ct_metrics_restart(ct_metrics_log *m, const char *fields, uint64_t step) CT_MUST_CHECK;
 enum ct_status ct_metrics_step(ct_metrics_log *m, const struct ct_step_metrics *s) CT_MUST_CHECK;
 enum ct_status ct_metrics_epoch(ct_metrics_log *m, const struct ct_epoch_metrics *e) CT_MUST_CHECK;
@@ -85,9 +86,10 @@ struct ct_tb_image {
 bool ct_metrics_has_board(const ct_metrics_log *m);
 enum ct_status ct_metrics_image(ct_metrics_log *m, uint64_t step, const char *tag,
 				const struct ct_tb_image *image) CT_MUST_CHECK;
-/* Writes a histogram with 64 bins of equal width. Of more than 1,048,576 values, it counts one of k, at equal distances. Values
- * that are not finite are ignored. */
-enum ct_status ct_metrics_histogram(ct_metrics_log *m, uint64_t step, const char *tag, const float *v, size_t n) CT_MUST_CHECK;
+/* Writes a histogram with 64 bins of equal width. Of more than 1,048,576 values, it counts one of k, at equal
+ * distances. Values that are not finite are ignored. */
+enum ct_status ct_metrics_histogram(ct_metrics_log *m, uint64_t step, const char *tag, const float *v,
+				    size_t n) CT_MUST_CHECK;
 /* Writes the hyperparameters, lines of the form "key=value". ct_metrics_end and ct_metrics_failed write the end of the
  * session. */
 enum ct_status ct_metrics_hparams(ct_metrics_log *m, const char *lines) CT_MUST_CHECK;

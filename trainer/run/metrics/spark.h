@@ -8,7 +8,8 @@
 
 enum { CT_SPARK_MAX = 24 }; /* characters */
 
-/* A zero-initialized struct is empty. Each element is the sum of `per` values; when all are full, neighbors are merged. */
+/* A zero-initialized struct is empty. Each element is the sum of `per` values; when all are full, neighbors are merged.
+ */
 struct ct_spark {
 	double sum[2 * CT_SPARK_MAX];
 	uint64_t per; /* 0 counts as 1 */
@@ -17,8 +18,8 @@ struct ct_spark {
 
 /* Values that are not finite are ignored. */
 void ct_spark_add(struct ct_spark *s, double value);
-/* Writes at most `columns` characters, the lowest value as the lowest one. With utf8, they are block elements of three bytes each,
- * otherwise ASCII characters. The result is "" if there are fewer than two values. */
+/* Writes at most `columns` characters, the lowest value as the lowest one. With utf8, they are block elements of three
+ * bytes each, otherwise ASCII characters. The result is "" if there are fewer than two values. */
 void ct_spark_draw(const struct ct_spark *s, int columns, bool utf8, char *out, size_t size);
 
 #endif

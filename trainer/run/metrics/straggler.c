@@ -8,12 +8,14 @@
 const char *ct_pace_name(enum ct_pace p)
 {
 	static const char *const names[] = {"data", "forward", "backward", "optimizer", "other work"};
+
 	return names[p];
 }
 
 static int compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
+
 	return (x > y) - (x < y);
 }
 
@@ -33,6 +35,7 @@ static double value(const struct table *t, int rank, int i)
 static double median_without(const struct table *t, int rank, int i)
 {
 	size_t n = 0;
+
 	for (int r = 0; r < t->n_ranks; r++)
 		if (r != rank)
 			t->scratch[n++] = value(t, r, i);
@@ -51,6 +54,7 @@ bool ct_straggler_find(const double *all, int n_ranks, int n_buckets, double fac
 	const struct table t = {
 		.all = all, .scratch = scratch, .n_ranks = n_ranks, .n_values = CT_PACE_BUCKETS + n_buckets};
 	int slow = 0;
+
 	for (int r = 1; r < n_ranks; r++)
 		slow = value(&t, r, CT_PACE_BUSY) > value(&t, slow, CT_PACE_BUSY) ? r : slow;
 	const double busy = value(&t, slow, CT_PACE_BUSY), others = median_without(&t, slow, CT_PACE_BUSY);

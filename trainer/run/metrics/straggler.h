@@ -1,5 +1,5 @@
-/* Finds the rank for which the others wait, and the phase in which it loses the time. A pure function of the times of all
- * ranks. */
+/* Finds the rank for which the others wait, and the phase in which it loses the time. A pure function of the times of
+ * all ranks. */
 #ifndef CT_TRAINER_RUN_METRICS_STRAGGLER_H
 #define CT_TRAINER_RUN_METRICS_STRAGGLER_H
 
@@ -27,8 +27,8 @@ struct ct_straggler {
 };
 
 const char *ct_pace_name(enum ct_pace p); /* "data", ... */
-/* all: [n_ranks, CT_PACE_BUCKETS + n_buckets], n_ranks of at least 2. scratch: [n_ranks]. Returns false if no rank is busy
- * for `factor` times as long as the median of the others. */
+/* all: [n_ranks, CT_PACE_BUCKETS + n_buckets], n_ranks of at least 2. scratch: [n_ranks]. Returns false if no rank is
+ * busy for `factor` times as long as the median of the others. */
 bool ct_straggler_find(const double *all, int n_ranks, int n_buckets, double factor, double *scratch,
 		       struct ct_straggler *out);
 

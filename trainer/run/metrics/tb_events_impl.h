@@ -26,7 +26,8 @@ enum ct_status ct__tb_scalars(ct_tb *tb, uint64_t step, const struct ct_tb_scala
 /* Writes one event with a value, a serialized Summary.Value. */
 enum ct_status ct__tb_value(ct_tb *tb, uint64_t step, const char *value, size_t n) CT_MUST_CHECK;
 
-/* tb_summary.c: the functions of trainer/run/metrics/metrics.h. ct__tb_end writes the end of the session that ct__tb_hparams begins. */
+/* tb_summary.c: the functions of trainer/run/metrics/metrics.h. ct__tb_end writes the end of the session that
+ * ct__tb_hparams begins. */
 enum ct_status ct__tb_image(ct_tb *tb, uint64_t step, const char *tag, const struct ct_tb_image *image) CT_MUST_CHECK;
 enum ct_status ct__tb_histogram(ct_tb *tb, uint64_t step, const char *tag, const float *v, size_t n) CT_MUST_CHECK;
 enum ct_status ct__tb_hparams(ct_tb *tb, const char *lines) CT_MUST_CHECK;

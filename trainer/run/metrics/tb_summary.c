@@ -9,10 +9,25 @@
 
 enum { VALUE_TAG = 1, VALUE_IMAGE = 4, VALUE_HISTOGRAM = 5, VALUE_METADATA = 9 };
 enum { IMAGE_HEIGHT = 1, IMAGE_WIDTH, IMAGE_CHANNELS, IMAGE_BYTES };
-enum { HISTOGRAM_MIN = 1, HISTOGRAM_MAX, HISTOGRAM_N, HISTOGRAM_SUM, HISTOGRAM_SQUARES, HISTOGRAM_LIMITS, HISTOGRAM_COUNTS };
+enum {
+	HISTOGRAM_MIN = 1,
+	HISTOGRAM_MAX,
+	HISTOGRAM_N,
+	HISTOGRAM_SUM,
+	HISTOGRAM_SQUARES,
+	HISTOGRAM_LIMITS,
+	HISTOGRAM_COUNTS
+};
 enum { METADATA_PLUGIN = 1, PLUGIN_NAME = 1, PLUGIN_CONTENT = 2 };
 enum { HPARAMS_EXPERIMENT = 2, HPARAMS_START, HPARAMS_END };
-enum { EXPERIMENT_HPARAMS = 4, EXPERIMENT_METRICS = 5, INFO_NAME = 1, INFO_TYPE = 4, TYPE_STRING = 1, TYPE_FLOAT64 = 3 };
+enum {
+	EXPERIMENT_HPARAMS = 4,
+	EXPERIMENT_METRICS = 5,
+	INFO_NAME = 1,
+	INFO_TYPE = 4,
+	TYPE_STRING = 1,
+	TYPE_FLOAT64 = 3
+};
 enum { METRIC_NAME = 1, METRIC_GROUP = 1, METRIC_TAG = 2 };
 enum { START_HPARAMS = 1, START_TIME = 5, MAP_KEY = 1, MAP_VALUE = 2, NUMBER_VALUE = 2, STRING_VALUE = 3 };
 enum { END_STATUS = 1, END_TIME = 2, STATUS_SUCCESS = 1, STATUS_FAILURE = 2 };
@@ -155,8 +170,8 @@ static void put_metric(struct ct_str *experiment, const char *tag)
 }
 
 /* Adds the key to the experiment, and the value to the start of the session. */
-static void put_hparam(struct ct_str *experiment, struct ct_str *start, const char *key, size_t key_len, const char *value,
-		       size_t value_len)
+static void put_hparam(struct ct_str *experiment, struct ct_str *start, const char *key, size_t key_len,
+		       const char *value, size_t value_len)
 {
 	struct ct_str info = {0}, entry = {0}, v = {0}, text = {0};
 	double number;

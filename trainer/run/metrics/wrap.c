@@ -7,7 +7,8 @@
 #define DEFAULT_INDENT 2
 #define MAX_INDENT 18
 
-/* Returns the column after the first gap of two or more spaces that follows a word, if it is not too far to the right. */
+/* Returns the column after the first gap of two or more spaces that follows a word, if it is not too far to the right.
+ */
 static size_t indent_of(const char *line, size_t len)
 {
 	size_t at = strspn(line, " ");

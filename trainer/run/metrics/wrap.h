@@ -4,8 +4,9 @@
 
 #include "base/mem.h"
 
-/* Appends the lines of `text`, each with at most `width` columns unless a single word is longer. The continuation of a line is
- * indented to its second column, such as the values of a table, or by two spaces. If width is 0, appends the text as it is. */
+/* Appends the lines of `text`, each with at most `width` columns unless a single word is longer. The continuation of a
+ * line is indented to its second column, such as the values of a table, or by two spaces. If width is 0, appends the
+ * text as it is. */
 void ct_wrap(const char *text, int width, struct ct_str *out);
 
 #endif

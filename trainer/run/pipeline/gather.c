@@ -36,6 +36,7 @@ static struct range range_of(const struct ct_pipeline *p, int stage,
 
 	for (int i = 0; i < n; i++) {
 		const struct ct_param *tensor = get(p->whole, i);
+
 		if (tensor->node < p->first[stage])
 			r.at += tensor->n;
 		else if (tensor->node < p->first[stage + 1])
@@ -115,7 +116,8 @@ static enum ct_status move_root(const struct ct_pipeline *p, ct_net *net, const 
 	return CT_OK;
 }
 
-/* The other ranks of the first replica. scratch: memory for the parameters and, after them, the buffers of the stage. */
+/* The other ranks of the first replica. scratch: memory for the parameters and, after them, the buffers of the stage.
+ */
 static enum ct_status move_stage(const struct ct_pipeline *p, ct_net *net, const struct group *g, bool to_net,
 				 float *scratch)
 {

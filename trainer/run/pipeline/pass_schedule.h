@@ -1,9 +1,9 @@
-/* The order in which a stage of a pipeline processes the micro-batches of a step: 1F1B with a flush at the end of the step
- * (Narayanan et al., "Memory-efficient pipeline-parallel DNN training", 2021, there called PipeDream-Flush; Megatron-LM
- * uses the same order). Stage k of P runs P - 1 - k forward passes first. Then a forward and a backward pass alternate, and
- * the remaining backward passes follow. Therefore at most P - k micro-batches are in flight, that is, their backward
- * passes have not run yet. Both passes run in the order of the micro-batches, so gradients are summed in the same order as
- * without a pipeline. The schedule has no side effects. */
+/* The order in which a stage of a pipeline processes the micro-batches of a step: 1F1B with a flush at the end of the
+ * step (Narayanan et al., "Memory-efficient pipeline-parallel DNN training", 2021, there called PipeDream-Flush;
+ * Megatron-LM uses the same order). Stage k of P runs P - 1 - k forward passes first. Then a forward and a backward
+ * pass alternate, and the remaining backward passes follow. Therefore at most P - k micro-batches are in flight, that
+ * is, their backward passes have not run yet. Both passes run in the order of the micro-batches, so gradients are
+ * summed in the same order as without a pipeline. The schedule has no side effects. */
 #ifndef CT_TRAINER_RUN_PIPELINE_PASS_SCHEDULE_H
 #define CT_TRAINER_RUN_PIPELINE_PASS_SCHEDULE_H
 

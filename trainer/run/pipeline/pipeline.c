@@ -110,8 +110,8 @@ static enum ct_status alloc_buffer(struct ct_pipeline *p, size_t elems, float **
 	return CT_OK;
 }
 
-/* On a CPU, the first stage also has memory for its input: images as floats are read again by the backward pass, when the
- * loader has taken its batch back. */
+/* On a CPU, the first stage also has memory for its input: images as floats are read again by the backward pass, when
+ * the loader has taken its batch back. */
 enum ct_status ct_pipeline_reserve(struct ct_pipeline *p, const ct_graph *stage, int rows)
 {
 	const size_t in = row_elems(stage, 0), out = row_elems(stage, ct_graph_loss(stage));
@@ -154,8 +154,8 @@ enum ct_status ct_pipeline_receive_input(struct ct_pipeline *p, int context, int
 {
 	if (ct_pipeline_is_first(p))
 		return CT_OK;
-	return ct_comm_recv(p->world, ct_pipeline_input(p, context), p->in_elems * (size_t)rows, CT_F32, ct_comm_rank(p->world) - 1,
-			    TAG_FORWARD, next_work(t));
+	return ct_comm_recv(p->world, ct_pipeline_input(p, context), p->in_elems * (size_t)rows, CT_F32,
+			    ct_comm_rank(p->world) - 1, TAG_FORWARD, next_work(t));
 }
 
 enum ct_status ct_pipeline_send_gradient(struct ct_pipeline *p, int rows, struct ct_transfer *t)

@@ -1,12 +1,13 @@
-/* Pipeline parallelism: each rank computes one stage of the model (ct_graph_cut in nn/graph/graph.h). With P stages, rank r
- * computes stage r % P of replica r / P. The stages of a replica process the same batches; each replica has its own share
- * of the samples. Gradients are summed over the ranks that compute the same stage.
+/* Pipeline parallelism: each rank computes one stage of the model (ct_graph_cut in nn/graph/graph.h). With P stages,
+ * rank r computes stage r % P of replica r / P. The stages of a replica process the same batches; each replica has its
+ * own share of the samples. Gradients are summed over the ranks that compute the same stage.
  *
  * A stage receives the value of its input from the previous rank and sends its output to the next one; the gradients of
- * these values go the opposite way. A transfer posts all messages of a stage that can be exchanged now, and waits for all
- * of them, so a stage never computes while a message is pending (the same as Megatron-LM without overlap). Because no
- * stage posts a message before the messages of its previous transfer are done, the stages of a replica cannot block each
- * other in a circle; tests/trainer/run/test_pipe_schedule.c checks this with messages that wait for their receivers. */
+ * these values go the opposite way. A transfer posts all messages of a stage that can be exchanged now, and waits for
+ * all of them, so a stage never computes while a message is pending (the same as Megatron-LM without overlap). Because
+ * no stage posts a message before the messages of its previous transfer are done, the stages of a replica cannot block
+ * each other in a circle; tests/trainer/run/test_pipe_schedule.c checks this with messages that wait for their
+ * receivers. */
 #ifndef CT_TRAINER_RUN_PIPELINE_PIPELINE_H
 #define CT_TRAINER_RUN_PIPELINE_PIPELINE_H
 
@@ -22,9 +23,9 @@ struct ct_pipeline {
 	ct_graph *whole;         /* the complete model, for the images of the first epoch */
 	int n_contexts;          /* micro-batches in flight */
 	int first[CT_MAX_STAGES + 1];
-	/* Host memory (ct_device_host_alloc) for the values at both ends of the stage: its inputs, its output, the gradient of
-	 * the output, and the gradient of the input; NULL where the pipeline ends. A CPU has an input for each context, because
-	 * the backward pass reads it again. */
+	/* Host memory (ct_device_host_alloc) for the values at both ends of the stage: its inputs, its output, the
+	 * gradient of the output, and the gradient of the input; NULL where the pipeline ends. A CPU has an input for
+	 * each context, because the backward pass reads it again. */
 	float *x[CT_MAX_STAGES], *y, *dy, *dx;
 	int n_inputs;
 	size_t in_elems, out_elems; /* of one row; 0 at the ends of the pipeline */
@@ -61,8 +62,8 @@ enum ct_status ct_pipeline_send_gradient(struct ct_pipeline *p, int rows, struct
 enum ct_status ct_pipeline_receive_gradient(struct ct_pipeline *p, int rows, struct ct_transfer *t) CT_MUST_CHECK;
 enum ct_status ct_pipeline_wait(struct ct_transfer *t) CT_MUST_CHECK;
 
-/* Adds up *v over the stages of the model, on all ranks: for the norm of the gradient, in which all replicas have the same
- * gradients. user: the pipeline. */
+/* Adds up *v over the stages of the model, on all ranks: for the norm of the gradient, in which all replicas have the
+ * same gradients. user: the pipeline. */
 enum ct_status ct_pipeline_sum_stages(void *user, double *v) CT_MUST_CHECK;
 /* Fails with CT_MISMATCH if the ranks of the group, which compute the same stage, have different strings. */
 enum ct_status ct_pipeline_check_same(ct_comm *group, const char digest[65]) CT_MUST_CHECK;

@@ -131,12 +131,14 @@ enum ct_status ct_resident_place(struct ct_session *s)
 		return CT_OK;
 	if (!ct_engine_gathers(s->engine))
 		return !chosen ? CT_OK
-			       : CT_FAIL_HINT(CT_CONFIG, "use data.on_device=auto, or device=cuda",
-					      "data.on_device is on, but on the device %s batches are prepared by the host",
-					      ct_device_kind(s->device));
+			       : CT_FAIL_HINT(
+					 CT_CONFIG, "use data.on_device=auto, or device=cuda",
+					 "data.on_device is on, but on the device %s batches are prepared by the host",
+					 ct_device_kind(s->device));
 	CT_TRY(find_reason(s, text, sizeof(text), &why));
 	if (!why) {
 		enum ct_status st = alloc_all(s);
+
 		if (st == CT_OK)
 			return place_all(s);
 		if (st != CT_NOMEM || chosen)

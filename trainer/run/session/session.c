@@ -47,6 +47,7 @@ enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes)
 static enum ct_status broadcast(ct_comm *c, void *buf, size_t bytes)
 {
 	ct_work *w = NULL;
+
 	CT_TRY(ct_comm_broadcast(c, buf, bytes, CT_U8, 0, &w));
 	return ct_work_wait(w);
 }
@@ -76,11 +77,12 @@ enum ct_status ct_session_share_weights(struct ct_session *s)
 	return ct_session_broadcast_arena(s, ct_net_buffers(s->net));
 }
 
-/* Synchronized batch norm. Every rank posts these sums and its buckets in the same order. If one communicator serves the
- * streams of both, they also run in this order. */
+/* Synchronized batch norm. Every rank posts these sums and its buckets in the same order. If one communicator serves
+ * the streams of both, they also run in this order. */
 static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream *stream)
 {
 	struct ct_session *s = user;
+
 	if (s->clock)
 		CT_TRY(ct_step_clock_pause_phase(s->clock));
 	if (!s->norm_comm && s->reducer)
@@ -92,6 +94,7 @@ static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream 
 static void show_tuning(void *user, size_t done, size_t total)
 {
 	struct ct_session *s = user;
+
 	if (!s->compiled)
 		ct_console_count(s->console, "tuning convolutions", done, total);
 }
@@ -109,6 +112,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 {
 	const struct ct_dataset_info *vi = s->val ? ct_dataset_info(s->val) : NULL;
 	const struct ct_dataset_info *ti = s->train ? ct_dataset_info(s->train) : vi;
+
 	if (!ti)
 		return CT_FAIL(CT_CONFIG, "data.val is none, so there is no evaluation data");
 	CT_TRY(ct_run_plan_make(s->cfg, (uint32_t)ct_session_n_replicas(s), train ? ti : NULL, vi, &s->plan));
@@ -193,6 +197,7 @@ static enum ct_status describe(struct ct_session *s)
 {
 	struct ct_str text = {0};
 	enum ct_status st = ct_plan_describe_data(s->cfg, s->train, &s->plan, &text);
+
 	s->description = text.s;
 	return st;
 }
@@ -200,6 +205,7 @@ static enum ct_status describe(struct ct_session *s)
 static enum ct_status open_engine(struct ct_session *s)
 {
 	int threads = ct_plan_threads(s->cfg, ct_session_local_world(s));
+
 	return ct_engine_open(s->cfg->train.engine, s->device, threads, &s->engine);
 }
 
@@ -222,6 +228,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	struct ct_data_opening data = {0};
 	enum ct_status st;
 	int64_t t0 = ct_now_ns();
+
 	*s = (struct ct_session){.cfg = cfg, .console = out->console, .joined = out->joined};
 	ct_console_stage(s->console, "reading data: %s%s%s", ct_config_choice(cfg, "data.name"),
 			 cfg->data.dir[0] ? " in " : "", cfg->data.dir);
@@ -258,6 +265,7 @@ fail:
 void ct_session_drain(struct ct_session *s)
 {
 	struct ct_error keep;
+
 	if (!s->device || !ct_device_caps(s->device)->async)
 		return;
 	ct_error_save(&keep);
@@ -280,6 +288,7 @@ void ct_session_drain(struct ct_session *s)
 void ct_session_destroy(struct ct_session *s, bool failed)
 {
 	struct ct_error keep;
+
 	ct_error_save(
 		&keep); /* cleaning up must not lose the error chain, which also exists after a stop by a signal */
 	if (failed && s->watchdog)

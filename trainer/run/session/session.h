@@ -16,7 +16,8 @@
  * additional all-reduce. They are fp32, regardless of the type of the gradients. */
 enum ct_scalar {
 	CT_SCALAR_LOSS,
-	CT_SCALAR_STOP, /* STOP, SAVE and REGROUP: requests of ranks to stop, to save, and to stop because a node can be added */
+	CT_SCALAR_STOP, /* STOP, SAVE and REGROUP: requests of ranks to stop, to save, and to stop because a node can be
+			   added */
 	CT_SCALAR_SAVE,
 	CT_SCALAR_REGROUP,
 	CT_SCALAR_BAD, /* unreadable samples of the epoch so far */
@@ -44,10 +45,11 @@ struct ct_session {
 	char *run_dir;
 	char *config_lines;
 	float *class_weights; /* [classes] of the loss, or NULL */
-	char *description; /* of the model, for checkpoints; NULL on ranks that do not save, and without training */
+	char *description;    /* of the model, for checkpoints; NULL on ranks that do not save, and without training */
 	const struct ct_run_lock
 		*lock; /* lock of the run directory, borrowed; NULL: not training, or another rank holds it */
-	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1: no restart. */
+	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1:
+	 * no restart. */
 	int64_t saves_before;
 	struct ct_step_count *steps; /* of this rank, for the launcher; NULL: there is none */
 	/* Called when all ranks have joined; NULL: nothing is called. */
@@ -56,26 +58,26 @@ struct ct_session {
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;
 	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
-	void *samples
-		[2]; /* by enum ct_mode: copies of train and val in device memory; NULL: the host prepares batches */
-	ct_graph *
-		graph; /* for the image size of epoch 0, or of evaluations if there is no training; of a stage if there is a pipeline */
+	void *samples[2]; /* by enum ct_mode: copies of train and val in device memory; NULL: the host prepares batches
+			   */
+	ct_graph *graph;  /* for the image size of epoch 0, or of evaluations if there is no training; of a stage if
+			     there is a pipeline */
 	ct_graph *size_graph; /* graph of the program `full` after the image size has changed; otherwise NULL */
 	ct_graph *val_graph;  /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
 	ct_engine *engine;
 	ct_comm *comm;
 	struct ct_pipeline *pipe; /* NULL: this rank has the complete model */
-	ct_comm *
-		group; /* the ranks that have the same parameters, over which gradients are summed: comm, or those of a stage */
+	ct_comm *group; /* the ranks that have the same parameters, over which gradients are summed: comm, or those of a
+			   stage */
 	ct_net *net;
 	ct_arena *half;   /* the buckets that are summed in another type than fp32; NULL: there are none */
 	bool writes_half; /* the backward pass writes their gradients to `half` */
 	/* The memory of grads and scalars, and of these buckets; NULL: it belongs to the communicator. */
 	void *reduced, *reduced_half;
-	ct_arena *grads,
-		*scalars; /* scalars [CT_SCALAR_N] follow the gradients in memory, so that one bucket contains both, unless there is a pipeline */
-	ct_comm *
-		norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: group is used */
+	ct_arena *grads, *scalars; /* scalars [CT_SCALAR_N] follow the gradients in memory, so that one bucket contains
+				      both, unless there is a pipeline */
+	ct_comm *norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: group is
+			       used */
 	struct ct_bucket *buckets;
 	int n_buckets;
 	struct ct_bucket_choice bucket_choice;
@@ -97,9 +99,9 @@ struct ct_session {
 /* Joins the world of `id`, opens the data, compiles the model, and checks that all ranks have the same config, graph,
  * data and layout. If id is NULL, the world is this process alone (for `ctrain eval` and benchmarks). If train is
  * false, only the evaluation data is opened, and no gradients, optimizer or reducer are created. The weights have their
- * initial values until ct_resume (trainer/run/loop/resume.h) is called. Borrows cfg. On failure, releases everything and
- * reports the failure to the other ranks. Before the call, *out must be zero, except for `console` and `joined`, which may be
- * set. */
+ * initial values until ct_resume (trainer/run/loop/resume.h) is called. Borrows cfg. On failure, releases everything
+ * and reports the failure to the other ranks. Before the call, *out must be zero, except for `console` and `joined`,
+ * which may be set. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out) CT_MUST_CHECK;
 /* If failed is true, reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be
@@ -144,8 +146,8 @@ static inline int ct_session_n_replicas(const struct ct_session *s)
 	return s->pipe ? s->pipe->stages.n_replicas : s->world.id.world;
 }
 
-/* Returns true if this rank counts the unreadable and damaged samples of its share. The stages of a replica load the same
- * batches, so only the first one counts them. */
+/* Returns true if this rank counts the unreadable and damaged samples of its share. The stages of a replica load the
+ * same batches, so only the first one counts them. */
 static inline bool ct_session_counts_samples(const struct ct_session *s)
 {
 	return !s->pipe || ct_pipeline_is_first(s->pipe);
@@ -155,8 +157,8 @@ static inline bool ct_session_counts_samples(const struct ct_session *s)
 enum ct_status ct_session_graph(struct ct_session *s, struct ct_shape input, ct_graph **out) CT_MUST_CHECK;
 /* Broadcasts the parameters and running statistics of rank 0 or, for each stage, those of the first replica. */
 enum ct_status ct_session_share_weights(struct ct_session *s) CT_MUST_CHECK;
-/* Broadcast host memory from rank 0 to all ranks, or an arena from the first rank of the group to the others, and wait until
- * the broadcast has finished. Use these functions only for the rare collectives outside a step. */
+/* Broadcast host memory from rank 0 to all ranks, or an arena from the first rank of the group to the others, and wait
+ * until the broadcast has finished. Use these functions only for the rare collectives outside a step. */
 enum ct_status ct_session_broadcast(struct ct_session *s, void *buf, size_t bytes) CT_MUST_CHECK;
 enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_MUST_CHECK;
 /* Waits until posted work no longer uses memory that is about to be freed. After a failure, posted collectives may wait
@@ -164,7 +166,8 @@ enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_
  * failure to the other ranks and aborts the collectives. Keeps the error chain. */
 void ct_session_drain(struct ct_session *s);
 void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step);
-/* Returns true if the launcher of this rank requests to stop at the next checkpoint, because more nodes can take part. */
+/* Returns true if the launcher of this rank requests to stop at the next checkpoint, because more nodes can take part.
+ */
 bool ct_session_wants_regroup(const struct ct_session *s);
 /* Returns CT_INTERRUPTED with the message for a stop after a signal, or, if more_nodes is true, for that request. */
 enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes);

@@ -18,6 +18,7 @@ static void *opening_main(void *arg)
 {
 	struct ct_data_opening *o = arg;
 	int64_t t0 = ct_now_ns();
+
 	ct_log_off_terminal(o->quiet);
 	o->error.status = open_both(o);
 	if (o->error.status < 0)

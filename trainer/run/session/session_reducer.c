@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "trainer/run/session/bucket_probe.h"
 
-/* Extends the last bucket over the padding of the arena and the scalars after it. If it is not fp32, adds a bucket. With a
- * pipeline, the buckets do not contain the scalars, which are summed over more ranks than the gradients. */
+/* Extends the last bucket over the padding of the arena and the scalars after it. If it is not fp32, adds a bucket.
+ * With a pipeline, the buckets do not contain the scalars, which are summed over more ranks than the gradients. */
 static enum ct_status build_buckets(struct ct_session *s)
 {
 	CT_TRY(ct_plan_buckets(s->cfg, s->net, s->bucket_choice.bytes, &s->buckets, &s->n_buckets));
@@ -39,6 +39,7 @@ static enum ct_status alloc_shared(struct ct_session *s, size_t bytes, void **ow
 static size_t n_half(const ct_net *net)
 {
 	size_t n = 0;
+
 	for (int i = 0; i < ct_net_n_trained(net) && ct_net_slice(net, i)->dtype != CT_F32; i++)
 		n = ct_net_slice(net, i)->offset + ct_net_slice(net, i)->n;
 	return n;
@@ -48,6 +49,7 @@ static enum ct_status alloc_reduced(struct ct_session *s)
 {
 	const size_t elems = ct_net_grad_elems(s->net), half = n_half(s->net);
 	void *memory;
+
 	CT_TRY(alloc_shared(s, (elems + CT_SCALAR_N) * sizeof(float), &s->reduced, &memory));
 	CT_TRY(ct_arena_wrap(s->device, CT_F32, elems, memory, &s->grads));
 	CT_TRY(ct_arena_wrap(s->device, CT_F32, CT_SCALAR_N, (float *)memory + elems, &s->scalars));
@@ -72,8 +74,10 @@ static enum ct_status stage_buckets(struct ct_session *s)
 {
 	const size_t all = (ct_net_grad_elems(s->net) + CT_SCALAR_N) * sizeof(float);
 	size_t bytes = s->cfg->dist.bucket_mib == CT_CFG_AUTO ? all : 0;
+
 	for (int i = 0; i < s->n_buckets; i++) {
 		const size_t one = s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype);
+
 		bytes = one > bytes ? one : bytes;
 	}
 	if (s->pipe)
@@ -97,6 +101,7 @@ static enum ct_status create_reducer(struct ct_session *s)
 				     .converted = s->writes_half,
 				     .buckets = s->buckets,
 				     .n_buckets = s->n_buckets};
+
 	if (s->half)
 		ro.memory[s->plan.net.reduce_type] = ct_arena_at(s->half, 0);
 	ro.memory[CT_F32] = ct_arena_at(s->grads, 0);
@@ -138,6 +143,7 @@ enum ct_status ct_session_resume_buckets(struct ct_session *s, uint64_t bytes)
 {
 	struct ct_bucket_choice *c = &s->bucket_choice;
 	const bool other = bytes > 0 && bytes != c->bytes;
+
 	s->state.bucket_bytes = 0;
 	if (c->n_times == 0)
 		return CT_OK;

@@ -1,4 +1,5 @@
-/* The part of a session that sums gradients over ranks: their memory, the buckets and the reducer. For session.c only. */
+/* The part of a session that sums gradients over ranks: their memory, the buckets and the reducer. For session.c only.
+ */
 #ifndef CT_TRAINER_RUN_SESSION_SESSION_REDUCER_H
 #define CT_TRAINER_RUN_SESSION_SESSION_REDUCER_H
 

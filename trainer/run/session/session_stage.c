@@ -7,6 +7,7 @@ enum ct_status ct__session_open_pipeline(struct ct_session *s, const char *backe
 	struct ct_comm_opts opts = *co;
 	struct ct_stages stages;
 	char scope[32];
+
 	CT_TRY(ct_plan_stages(s->cfg, s->world.id.world, s->world.id.rank, &stages));
 	if (stages.n == 1)
 		return CT_OK;
@@ -28,9 +29,10 @@ static enum ct_status take_stage(struct ct_session *s, ct_graph **g)
 		if (ct_graph_trains(*g, id))
 			return CT_OK;
 	}
-	return CT_FAIL_HINT(CT_CONFIG, "use launch.pipeline=1, fewer stages, or freeze fewer parameters",
-			    "model.freeze freezes all parameters of stage %d of the pipeline, which must have some to train",
-			    s->pipe->stages.stage);
+	return CT_FAIL_HINT(
+		CT_CONFIG, "use launch.pipeline=1, fewer stages, or freeze fewer parameters",
+		"model.freeze freezes all parameters of stage %d of the pipeline, which must have some to train",
+		s->pipe->stages.stage);
 }
 
 enum ct_status ct_session_graph(struct ct_session *s, struct ct_shape input, ct_graph **out)

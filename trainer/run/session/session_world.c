@@ -8,11 +8,13 @@
 #include "trainer/run/session/session_stage_impl.h"
 #include "trainer/run/session/session_world_impl.h"
 
-/* Finds a rank that has joined but never sent a heartbeat; the failure attribution of dist/ does not cover this case. */
+/* Finds a rank that has joined but never sent a heartbeat; the failure attribution of dist/ does not cover this case.
+ */
 static bool find_mute(struct ct_session *s, struct ct_failure *out)
 {
 	struct ct_member_state *m = NULL;
 	int n = 0, found = -1;
+
 	if (ct_store_members(s->world.store, &m, &n) < 0)
 		return false;
 	for (int i = 0; i < n && found < 0; i++)
@@ -35,6 +37,7 @@ static enum ct_status name_late(struct ct_session *s)
 {
 	struct ct_error late;
 	struct ct_failure f = {0};
+
 	ct_error_save(&late);
 	if (ct_world_attribute_failure(&s->world, &(struct ct_waiting){.seq = -1}, &f) != CT_OK && !find_mute(s, &f))
 		return ct_error_restore(&late);
@@ -48,6 +51,7 @@ static enum ct_status name_late(struct ct_session *s)
 static enum ct_status agree(struct ct_session *s, struct ct_str *lines)
 {
 	enum ct_status st = ct_str_status(lines);
+
 	if (st == CT_OK)
 		st = ct_world_agree(&s->world, "start", ct_str_text(lines),
 				    ct_deadline_in((int64_t)(s->cfg->dist.rendezvous_timeout * 1e9)));
@@ -59,6 +63,7 @@ static enum ct_status agree(struct ct_session *s, struct ct_str *lines)
 static enum ct_status agree_on_config(struct ct_session *s)
 {
 	struct ct_str lines = {0};
+
 	ct_str_addf(&lines, "version=%s\n", CTRAIN_VERSION);
 	if (ct_config_run_lines(s->cfg, &lines) < 0)
 		lines.failed = true;
@@ -69,6 +74,7 @@ enum ct_status ct__session_agree_on_work(struct ct_session *s)
 {
 	char layout[65], val[65] = "none";
 	struct ct_str lines = {0};
+
 	ct_net_layout_digest(s->net, layout);
 	if (s->pipe) { /* stages differ in their parameters */
 		CT_TRY(ct_pipeline_check_same(s->group, layout));
@@ -91,6 +97,7 @@ static enum ct_status join(struct ct_session *s, const struct ct_identity *id)
 				   .open_network = c->dist.open_network,
 				   .ports = ct_plan_port_range(c),
 				   .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9)};
+
 	ct_box_phase("joining");
 	ct_failpoint("join");
 	CT_TRY(ct_world_join(id, &wo, &s->world));
@@ -106,6 +113,7 @@ static enum ct_status join_nobody(struct ct_session *s)
 {
 	const struct ct_identity id = {.world = 1, .local_world = 1, .n_nodes = 1};
 	const struct ct_world_opts wo = {.run_id = "local"};
+
 	return ct_world_join(&id, &wo, &s->world);
 }
 
@@ -118,6 +126,7 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 				  .ports = ct_plan_port_range(c),
 				  .device = s->device};
 	char scope[32] = "norm";
+
 	if (!local)
 		CT_TRY(ct_plan_use_comm_settings(c, &s->world.id));
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
@@ -126,8 +135,9 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 		ct_watchdog_add_comm(s->watchdog, s->comm);
 	if (!local)
 		CT_TRY(ct__session_open_pipeline(s, backend, &co));
-	/* Two streams may share a communicator only if their collectives are ordered. Staged ones must be, even with two
-	 * communicators, because a GPU calls functions of the host one after the other (sum_statistics orders them). */
+	/* Two streams may share a communicator only if their collectives are ordered. Staged ones must be, even with
+	 * two communicators, because a GPU calls functions of the host one after the other (sum_statistics orders
+	 * them). */
 	if (c->model.bn != CT_CFG_BN_SYNC || s->world.id.world == 1 || !ct_device_caps(s->device)->async ||
 	    ct_comm_is_staged(s->comm, s->device))
 		return CT_OK;
@@ -153,6 +163,7 @@ static enum ct_status claim_gpu(struct ct_session *s)
 	char key[96], owner[16], *other = NULL;
 	int64_t n_users;
 	size_t len;
+
 	if (!s->world.store || strcmp(ct_device_kind(s->device), "cuda") != 0)
 		return CT_OK;
 	CT_TRY(ct_plan_devices(s->cfg, &d));

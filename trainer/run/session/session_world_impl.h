@@ -1,5 +1,5 @@
-/* The part of a session that joins the other ranks, opens the device and the communicators, and checks that all ranks do the
- * same work. For session.c only. */
+/* The part of a session that joins the other ranks, opens the device and the communicators, and checks that all ranks
+ * do the same work. For session.c only. */
 #ifndef CT_TRAINER_RUN_SESSION_SESSION_WORLD_IMPL_H
 #define CT_TRAINER_RUN_SESSION_SESSION_WORLD_IMPL_H
 

@@ -48,8 +48,8 @@ enum ct_status ct_step_clock_resume_phase(struct ct_step_clock *c) CT_MUST_CHECK
 void ct_step_clock_keep(struct ct_step_clock *c, int first);
 /* Call this when the recording is posted again, after the marks before it have been made. */
 void ct_step_clock_repeat(struct ct_step_clock *c);
-/* Passes each phase of the step to fn, in order, with its begin and end since the start of the step. Call this after the work of
- * the step has finished. */
+/* Passes each phase of the step to fn, in order, with its begin and end since the start of the step. Call this after
+ * the work of the step has finished. */
 typedef void (*ct_phase_fn)(void *user, enum ct_phase phase, int64_t begin_ns, int64_t end_ns);
 enum ct_status ct_step_clock_each(const struct ct_step_clock *c, ct_phase_fn fn, void *user) CT_MUST_CHECK;
 /* Returns the times of the step. Call this after the work of the step has finished. */

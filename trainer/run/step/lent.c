@@ -62,7 +62,8 @@ static enum ct_status wait_read(const struct ct_lent *l, ct_event *read)
 	enum ct_status st = ct_event_wait(read, deadline);
 
 	if (st == CT_TIMEOUT && ct_now_ns() >= deadline)
-		return ct_error_wrap("waited %g s for the posted work that reads a batch", (double)l->timeout_ns * 1e-9);
+		return ct_error_wrap("waited %g s for the posted work that reads a batch",
+				     (double)l->timeout_ns * 1e-9);
 	return st;
 }
 

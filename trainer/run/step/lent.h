@@ -14,8 +14,8 @@ struct ct_lent {
 	ct_stream *stream;
 	int max;
 	int64_t timeout_ns;
-	/* (optional) Called when the work that reads a batch has finished, in the order of the batches. `slot` is the value of
-	 * ct_lent_slot when the batch was borrowed. Set them after ct_lent_init. */
+	/* (optional) Called when the work that reads a batch has finished, in the order of the batches. `slot` is the
+	 * value of ct_lent_slot when the batch was borrowed. Set them after ct_lent_init. */
 	void (*finished)(void *user, int slot, const struct ct_loader_batch *b);
 	void *user;
 	struct {
@@ -32,7 +32,8 @@ int ct_lent_max(const ct_device *d, uint64_t ahead);
 /* Borrows the loader and the stream. max comes from ct_lent_max. timeout_ns is the maximum time to wait for the work
  * that reads a batch; when it has passed, the wait fails with CT_TIMEOUT. Pass CT_FOREVER if that work does not depend
  * on other ranks. Release *l before the loader, even if this function fails. */
-enum ct_status ct_lent_init(struct ct_lent *l, ct_loader *loader, ct_stream *s, int max, int64_t timeout_ns) CT_MUST_CHECK;
+enum ct_status ct_lent_init(struct ct_lent *l, ct_loader *loader, ct_stream *s, int max,
+			    int64_t timeout_ns) CT_MUST_CHECK;
 /* Returns all batches. After a failure, posted work may still be reading some of them, so this function waits up to one
  * second for the work. A zeroed *l is allowed. */
 void ct_lent_release(struct ct_lent *l);

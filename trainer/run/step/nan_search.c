@@ -17,8 +17,8 @@ struct search {
 	ct_stepper *stepper;
 	const ct_graph *graph;
 	struct ct__nan_place *out;
-	uint64_t *bad_of; /* [n_params] number of values of each parameter that are not finite */
-	float *values;    /* of the value that is examined */
+	uint64_t *bad_of;  /* [n_params] number of values of each parameter that are not finite */
+	float *values;     /* of the value that is examined */
 	float *statistics; /* of all batch norms */
 	float factor;      /* of the gradients: the loss scale has been halved after the step that failed */
 	ct_json *layers, *samples;
@@ -132,8 +132,8 @@ static void examine_value(struct search *k, ct_program *program, const struct ct
 	examine_rows(k, b, elems);
 }
 
-/* Examines the running statistics of a batch norm, which have been updated. If the variance of the batch is too large for
- * fp32, the results of the norm are 0 and do not show it. */
+/* Examines the running statistics of a batch norm, which have been updated. If the variance of the batch is too large
+ * for fp32, the results of the norm are 0 and do not show it. */
 static void examine_statistics(struct search *k, int node)
 {
 	const struct ct_node *n = ct_graph_node(k->graph, node);
@@ -210,9 +210,8 @@ static void examine_slice(struct search *k, int i, const void *values, enum ct_d
 	const struct ct_slice *slice = ct_net_slice(k->s->net, i);
 	const int n_nodes = ct_graph_n_nodes(k->graph);
 	double squares, max;
-	const uint64_t bad = type == CT_F32
-				     ? count_bad((const float *)values + slice->offset, slice->n, &squares, &max)
-				     : count_bad_half((const uint16_t *)values + slice->offset, slice->n, type);
+	const uint64_t bad = type == CT_F32 ? count_bad((const float *)values + slice->offset, slice->n, &squares, &max)
+					    : count_bad_half((const uint16_t *)values + slice->offset, slice->n, type);
 
 	if (bad == 0)
 		return;
@@ -316,7 +315,8 @@ static size_t largest_value(const ct_graph *g)
 	return most;
 }
 
-static enum ct_status search(struct search *k, uint64_t step, ct_json *weights, ct_loader **loader, struct ct_step_args **args)
+static enum ct_status search(struct search *k, uint64_t step, ct_json *weights, ct_loader **loader,
+			     struct ct_step_args **args)
 {
 	struct ct_session *s = k->s;
 	const size_t bytes = largest_value(k->graph) * s->plan.micro_rows * sizeof(float);
@@ -336,8 +336,8 @@ static enum ct_status search(struct search *k, uint64_t step, ct_json *weights, 
 	return examine_batches(k, *loader);
 }
 
-enum ct_status ct_nan_search(struct ct_session *s, ct_stepper *p, const struct ct_step_result *r, struct ct__nan_place *out,
-			      ct_json *details)
+enum ct_status ct_nan_search(struct ct_session *s, ct_stepper *p, const struct ct_step_result *r,
+			     struct ct__nan_place *out, ct_json *details)
 {
 	ct_json *weights = ct_json_array();
 	struct search k = {.s = s,

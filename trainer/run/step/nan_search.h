@@ -13,7 +13,8 @@ enum { CT__NAN_SAMPLES = 3 };
 
 /* Where values that are not finite were found first, in the order of a step. */
 struct ct__nan_place {
-	/* Smaller numbers are earlier: the number of the node or, for gradients, the number of nodes plus that of the slice. */
+	/* Smaller numbers are earlier: the number of the node or, for gradients, the number of nodes plus that of the
+	 * slice. */
 	int64_t order;
 	const char *what; /* "weight", "statistics" (of a batch norm), "activation", "loss" or "gradient" */
 	const char *layer, *op;
@@ -23,10 +24,10 @@ struct ct__nan_place {
 	uint32_t n_bad_rows, n_rows, samples[CT__NAN_SAMPLES];
 };
 
-/* Repeats the forward and backward passes of this rank's micro-batches of r, the step that failed, and examines all values that
- * the engine has kept, until one is found that is not finite. Collective. Adds to *details the samples of the batch ("samples"),
- * the layers up to the first bad one ("layers") and the weights ("weights"). */
-enum ct_status ct_nan_search(struct ct_session *s, ct_stepper *p, const struct ct_step_result *r, struct ct__nan_place *out,
-			      ct_json *details) CT_MUST_CHECK;
+/* Repeats the forward and backward passes of this rank's micro-batches of r, the step that failed, and examines all
+ * values that the engine has kept, until one is found that is not finite. Collective. Adds to *details the samples of
+ * the batch ("samples"), the layers up to the first bad one ("layers") and the weights ("weights"). */
+enum ct_status ct_nan_search(struct ct_session *s, ct_stepper *p, const struct ct_step_result *r,
+			     struct ct__nan_place *out, ct_json *details) CT_MUST_CHECK;
 
 #endif

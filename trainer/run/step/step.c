@@ -43,8 +43,8 @@ static enum ct_status create_slot(ct_stepper *p, struct step_slot *slot)
 	CT_TRY(ct_device_host_alloc(d, sizeof(*slot->args), &args));
 	slot->args = args;
 	CT_TRY(ct_event_create(d, true, &slot->done));
-	/* Data, forward and backward of each micro-batch, and waits for batch norm within them, or for the neighbors of a
-	 * stage before them; data and compiling before a resize; statistics, buckets and update once. */
+	/* Data, forward and backward of each micro-batch, and waits for batch norm within them, or for the neighbors of
+	 * a stage before them; data and compiling before a resize; statistics, buckets and update once. */
 	CT_TRY(ct_step_clock_init(&slot->clock, p->stream,
 				  ((p->s->pipe ? 5 : 3) + n_norm_marks(p)) * (int)n_micros + 6));
 	if (!p->copies)
@@ -73,6 +73,7 @@ static void destroy_slots(ct_stepper *p)
 {
 	for (int i = 0; p->slots && i < n_slots(p); i++) {
 		struct step_slot *slot = &p->slots[i];
+
 		ct_step_input_release(&slot->input);
 		ct_free(slot->recorded);
 		ct_free(slot->micros);
@@ -106,12 +107,13 @@ static enum ct_status create_loader(ct_stepper *p)
 	return ct_loader_seek(p->loader, s->state.epoch, s->state.step_in_epoch);
 }
 
-/* A collective that waits for another rank fails after dist.timeout and names the rank. The host waits twice as long for
- * the work that contains it: a device that cannot stop a collective reports at least which step was not done. On a GPU,
- * another thread finds out meanwhile which rank it is. */
+/* A collective that waits for another rank fails after dist.timeout and names the rank. The host waits twice as long
+ * for the work that contains it: a device that cannot stop a collective reports at least which step was not done. On a
+ * GPU, another thread finds out meanwhile which rank it is. */
 static int64_t patience(const struct ct_session *s)
 {
 	const double find_s = ct_device_caps(s->device)->host_code ? 0 : 10;
+
 	return s->world.id.world > 1 ? (int64_t)((2 * s->cfg->dist.timeout + find_s) * 1e9) : CT_FOREVER;
 }
 
@@ -129,6 +131,7 @@ static enum ct_status prepare_stage(ct_stepper *p)
 enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 {
 	ct_stepper *p = NULL;
+
 	CT_TRY_ALLOC(p = CT_NEW(ct_stepper));
 	p->s = s;
 	p->timeout_ns = patience(s);
@@ -200,6 +203,7 @@ void ct_stepper_loader_stats(ct_stepper *p, struct ct_loader_stats *out)
 static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
 {
 	const struct ct_session *s = p->s;
+
 	if (bad <= s->plan.max_bad)
 		return CT_OK;
 	ct_error_set(CT_DATA, __FILE__, __LINE__,
@@ -226,6 +230,7 @@ static enum ct_status post_gathered(ct_stepper *p)
 enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req, bool *last_of_epoch)
 {
 	struct step_slot *slot = &p->slots[p->next];
+
 	CT_ASSERT(ct_stepper_pending(p) <= p->lag);
 	slot->result = (struct ct_step_result){.request = *req};
 	if (p->n_gathered == 0)
@@ -250,8 +255,7 @@ static enum ct_status explain_wait(const ct_stepper *p, enum ct_status st, int64
 {
 	if (st != CT_TIMEOUT || ct_now_ns() < deadline)
 		return st;
-	(void)ct_error_wrap("waited %g s for %s, for which all ranks are needed", (double)p->timeout_ns * 1e-9,
-			    what);
+	(void)ct_error_wrap("waited %g s for %s, for which all ranks are needed", (double)p->timeout_ns * 1e-9, what);
 	ct_error_hint(
 		"check whether the process of another rank is stopped or busy; dist.timeout determines this time");
 	return st;
@@ -299,6 +303,7 @@ enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 {
 	struct step_slot *slot = p->pending[p->taken % (uint64_t)n_slots(p)];
 	const float *requests = p->s->world.id.world > 1 ? slot->down : slot->up;
+
 	CT_ASSERT(ct_stepper_pending(p) > 0);
 	if (ct_stepper_pending(p) <= p->n_gathered)
 		CT_TRY(post_gathered(p));

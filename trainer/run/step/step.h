@@ -3,16 +3,16 @@
  * final, and updates the parameters.
  *
  * ct_stepper_post posts a complete step. It waits for data and, on an asynchronous device, also for the work that reads
- * the oldest lent batch if no further batch may be lent (trainer/run/step/lent.h). ct_stepper_take waits for the results of
- * a posted step and returns them. In every step, the training loop takes the results of step t - lag after it has
- * posted step t, so that all ranks act on these results at the same step. The lag is CT_STEP_LAG or more on asynchronous
- * devices. On other devices it is 0, because a step has finished when it is posted. It is also 0 with a pipeline: a stage
- * waits for each pass, because messages are in host memory, and reads the batches of the loader.
+ * the oldest lent batch if no further batch may be lent (trainer/run/step/lent.h). ct_stepper_take waits for the
+ * results of a posted step and returns them. In every step, the training loop takes the results of step t - lag after
+ * it has posted step t, so that all ranks act on these results at the same step. The lag is CT_STEP_LAG or more on
+ * asynchronous devices. On other devices it is 0, because a step has finished when it is posted. It is also 0 with a
+ * pipeline: a stage waits for each pass, because messages are in host memory, and reads the batches of the loader.
  *
  * On an asynchronous device, the batches are copied to the device while it still computes earlier steps
- * (trainer/run/step/step_input.h). If the device can record and train.cuda_graph is not "off", full steps are recorded, and
- * the recordings are posted again for later steps. Steps whose work has other arguments (a smaller step at the end of
- * an epoch) are posted without a recording. Recordings are made again after a program has been created, because the
+ * (trainer/run/step/step_input.h). If the device can record and train.cuda_graph is not "off", full steps are recorded,
+ * and the recordings are posted again for later steps. Steps whose work has other arguments (a smaller step at the end
+ * of an epoch) are posted without a recording. Recordings are made again after a program has been created, because the
  * memory that programs share may then have moved.
  *
  * A recording contains a group of train.graph_steps consecutive steps. ct_stepper_post then only gathers the steps of a
@@ -38,12 +38,12 @@ struct ct_step_request {
 
 struct ct_step_result {
 	struct ct_step_request request;
-	double loss_sum;  /* over all ranks and micro-batches */
+	double loss_sum;    /* over all ranks and micro-batches */
 	double grad_norm;   /* before clipping; -1 if it was not computed */
 	double weight_norm; /* before the update; -1 if it was not computed */
 	enum ct_update_outcome outcome;
-	/* Loss scale of the next step (0: the loss is not scaled), number of updates since it last changed, and number of
-	 * skipped updates of the run (nn/optim/optim.h). */
+	/* Loss scale of the next step (0: the loss is not scaled), number of updates since it last changed, and number
+	 * of skipped updates of the run (nn/optim/optim.h). */
 	double loss_scale;
 	uint32_t loss_scale_steps;
 	uint64_t skipped_updates;
@@ -74,8 +74,8 @@ int ct_stepper_group(const ct_stepper *p);   /* number of steps that are posted 
 int ct_stepper_pending(const ct_stepper *p); /* number of posted steps whose results have not been taken */
 /* Returns the number of steps that were posted by posting the recording of earlier steps. */
 uint64_t ct_stepper_replayed(const ct_stepper *p);
-/* From now on, ct_stepper_take passes the phases of a step to fn, unless the step was posted as a part of a recording. NULL:
- * none. */
+/* From now on, ct_stepper_take passes the phases of a step to fn, unless the step was posted as a part of a recording.
+ * NULL: none. */
 void ct_stepper_on_phase(ct_stepper *p, ct_phase_fn fn, void *user);
 /* Statistics of the loader since ct_stepper_create. */
 void ct_stepper_loader_stats(ct_stepper *p, struct ct_loader_stats *out);

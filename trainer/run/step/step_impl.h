@@ -37,7 +37,8 @@ struct step_slot {
 	int n_recorded;
 };
 
-/* The communicators that recorded steps use: group and norm_comm of the session. There are no recordings in a pipeline. */
+/* The communicators that recorded steps use: group and norm_comm of the session. There are no recordings in a pipeline.
+ */
 enum { CT_STEP_COMMS = 2 };
 
 /* `group` consecutive slots, whose steps are recorded together. The first full group is posted as usual, because some
@@ -64,15 +65,16 @@ struct ct_stepper {
 	int next, n_gathered;       /* next slot; number of slots before it whose work has not been posted yet */
 	struct ct_lent lent;
 	int64_t timeout_ns; /* of waits for work that needs other ranks */
-	/* Remainder programs, for the row counts of an epoch's last, smaller step, and the programs of all contexts but the
-	 * first. They are compiled when they are first needed. */
+	/* Remainder programs, for the row counts of an epoch's last, smaller step, and the programs of all contexts but
+	 * the first. They are compiled when they are first needed. */
 	struct step_tail {
 		int n, context;
 		ct_program *program;
 	} *tails;
 	int n_tails, cap_tails;
-	struct step_micro *in_flight; /* [contexts] micro-batches whose backward passes have not been posted; NULL: no pipeline */
-	uint64_t n_bad; /* bad samples of the epoch on this rank; rank 0 also counts those from before a resume */
+	struct step_micro
+		*in_flight; /* [contexts] micro-batches whose backward passes have not been posted; NULL: no pipeline */
+	uint64_t n_bad;     /* bad samples of the epoch on this rank; rank 0 also counts those from before a resume */
 	bool records;
 	uint64_t n_programs; /* ct_net_programs_made when the recordings were made */
 	uint64_t weights;    /* generation of the parameters after the last posted step */

@@ -37,6 +37,7 @@ enum ct_status ct__step_check_tail(ct_stepper *p, const struct ct_sampler *sampl
 {
 	const struct ct_run_plan *plan = &p->s->plan;
 	ct_program *program;
+
 	for (uint32_t i = 0; i < plan->accumulate && plan->total_steps >= plan->steps_per_epoch; i++) {
 		if (ct_sampler_slice(sampler, plan->steps_per_epoch - 1, i).count != 1 ||
 		    ct__step_program(p, 1, 0, &program) == CT_OK)
@@ -59,6 +60,7 @@ void ct__step_drop_tails(ct_stepper *p)
 bool ct__step_fits_size(const ct_stepper *p, struct ct_shape shape)
 {
 	const struct ct_session *s = p->s;
+
 	return !s->plan.encoded || (shape.h == s->full_shape.h && shape.w == s->full_shape.w);
 }
 

@@ -7,7 +7,8 @@
 
 enum {
 	MAX_MICROS = 8, /* more micro-batches would need much memory for their input and save little */
-	/* Automatic choice of steps in one recording. Only steps with few and small images are short enough to profit. */
+	/* Automatic choice of steps in one recording. Only steps with few and small images are short enough to profit.
+	 */
 	AUTO_STEPS = 8,
 	SMALL_STEP = 1 << 20, /* bytes of the images of a step on each rank */
 	GROUPS_PER_EPOCH = 4, /* at least; the last steps of an epoch, which do not fill a group, are not recorded */

@@ -1,5 +1,6 @@
-/* The work of a step on a stage of a pipeline: the micro-batches of the step in the order of trainer/run/pipeline/pass_schedule.h, and
- * the messages between them. The messages are in host memory, so the host waits for each pass. */
+/* The work of a step on a stage of a pipeline: the micro-batches of the step in the order of
+ * trainer/run/pipeline/pass_schedule.h, and the messages between them. The messages are in host memory, so the host
+ * waits for each pass. */
 #include <string.h>
 
 #include "trainer/run/pipeline/pass_schedule.h"

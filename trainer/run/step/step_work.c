@@ -8,6 +8,7 @@
 static void set_up(const ct_stepper *p, struct step_slot *slot)
 {
 	const struct ct_step_request *req = &slot->result.request;
+
 	memset(slot->up, 0, CT_SCALAR_N * sizeof(float));
 	slot->up[CT_SCALAR_STOP] = req->stop ? 1 : 0;
 	slot->up[CT_SCALAR_SAVE] = req->save ? 1 : 0;
@@ -105,6 +106,7 @@ static enum ct_status slice_ready(void *user, int slice)
 enum ct_status ct__step_empty(ct_stepper *p, const struct step_micro *m)
 {
 	struct ct_session *s = p->s;
+
 	if (m->first)
 		CT_TRY(ct_arena_zero(ct_net_grads(s->net), p->stream));
 	if (m->first && s->writes_half)
@@ -114,11 +116,12 @@ enum ct_status ct__step_empty(ct_stepper *p, const struct step_micro *m)
 	return CT_OK;
 }
 
-/* The scalars are reduced with the gradients of the last bucket, unless there is a pipeline. A single rank does not send
- * its own scalars to the device. */
+/* The scalars are reduced with the gradients of the last bucket, unless there is a pipeline. A single rank does not
+ * send its own scalars to the device. */
 enum ct_status ct__step_post_scalars(ct_stepper *p, struct step_slot *slot)
 {
 	struct ct_session *s = p->s;
+
 	if (s->world.id.world > 1)
 		CT_TRY(ct_device_copy(s->device, ct_arena_at(s->scalars, 0), slot->up, CT_SCALAR_N * sizeof(float),
 				      p->stream));
@@ -128,6 +131,7 @@ enum ct_status ct__step_post_scalars(ct_stepper *p, struct step_slot *slot)
 enum ct_status ct__step_forward(ct_stepper *p, struct step_slot *slot, const struct step_micro *m, int context)
 {
 	ct_program *program;
+
 	CT_TRY(ct__step_program(p, m->batch.n, context, &program));
 	slot->clock.phase = CT_PHASE_FORWARD;
 	CT_TRY(ct_program_forward(program, &m->batch));
@@ -144,6 +148,7 @@ enum ct_status ct__step_backward(ct_stepper *p, struct step_slot *slot, const st
 					    .grad_ready = m->last ? slice_ready : NULL,
 					    .user = p->s->reducer};
 	ct_program *program;
+
 	CT_TRY(ct__step_program(p, m->batch.n, context, &program));
 	slot->clock.phase = CT_PHASE_BACKWARD;
 	CT_TRY(ct_program_backward(program, &bo));
@@ -189,6 +194,7 @@ static enum ct_status share_statistics(ct_stepper *p, struct step_slot *slot)
 {
 	struct ct_session *s = p->s;
 	ct_arena *buffers = ct_net_buffers(s->net);
+
 	if (s->cfg->model.bn != CT_CFG_BN_BROADCAST || ct_session_n_replicas(s) == 1 || ct_arena_elems(buffers) == 0)
 		return CT_OK;
 	ct_arena_touch(buffers);
@@ -200,6 +206,7 @@ static enum ct_status share_statistics(ct_stepper *p, struct step_slot *slot)
 static enum ct_status post_update(ct_stepper *p, struct step_slot *slot)
 {
 	struct ct_session *s = p->s;
+
 	CT_TRY(ct_optim_post(s->optim));
 	if (s->ema)
 		CT_TRY(ct_ema_update(s->ema));

@@ -9,6 +9,7 @@
 static int compare_i64(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
 	return (x > y) - (x < y);
 }
 
@@ -125,7 +126,7 @@ static enum ct_status bench(struct ct_session *s, int64_t steps, int64_t warmup,
 	if (ct_stepper_lag(p) > 0)
 		warmup = 2 * (ct_stepper_lag(p) + group);
 	steps = (steps + group - 1) / group * group;
-	ns = CT_NEW_ARRAY(int64_t, (size_t)steps * N_PHASES);
+	ns = CT_NEW_ARRAY(int64_t, (size_t)steps *N_PHASES);
 	CT_TRY_GOTO(ns ? CT_OK : CT_NOMEM, st, out);
 	CT_TRY_GOTO(measure(s, p, warmup, steps, seconds, ns, &n, &made), st, out);
 	if (profiled)
@@ -147,7 +148,7 @@ out:
 }
 
 enum ct_status ct_step_bench(struct ct_session *s, int64_t steps, struct ct__step_trace *trace,
-			      struct ct_step_bench *out)
+			     struct ct_step_bench *out)
 {
 	return bench(s, steps, 5, INFINITY, true, trace, out);
 }

@@ -146,7 +146,8 @@ static int sum_kinds(const struct layer *l, int n, struct layer *kinds)
 	return n_kinds;
 }
 
-static enum ct_status add_table(const char *title, const struct layer *l, int n, int shown, double all_ms, struct ct_str *out)
+static enum ct_status add_table(const char *title, const struct layer *l, int n, int shown, double all_ms,
+				struct ct_str *out)
 {
 	struct ct_text_table t = {.n_columns = 5, .right = 0x1e};
 	static const char *const head[] = {"forward ms", "backward ms", "share", "GFLOP/s"};
@@ -178,8 +179,8 @@ static void add_head(const struct ct_session *s, const struct ct_step_bench *b, 
 
 	ct_str_addf(out, "%s on %s, batch %u per rank, %d rank%s\n", ct_config_choice(s->cfg, "model.name"),
 		    ct_engine_version(s->engine), s->plan.per_rank, world, ct_plural(world));
-	ct_str_addf(out, "step %.3f ms (median of %lld, minimum %.3f), %.0f images/s, %.0f GFLOP/s per rank\n", b->step_ms,
-		    (long long)b->steps, b->step_min_ms, s->plan.per_rank * world / b->step_ms * 1e3,
+	ct_str_addf(out, "step %.3f ms (median of %lld, minimum %.3f), %.0f images/s, %.0f GFLOP/s per rank\n",
+		    b->step_ms, (long long)b->steps, b->step_min_ms, s->plan.per_rank * world / b->step_ms * 1e3,
 		    step_flop(s) / b->step_ms * 1e-6);
 	ct_str_addf(out, "  data %.3f ms, forward %.3f, backward %.3f, ", b->data_ms, b->forward_ms, b->backward_ms);
 	if (world > 1)

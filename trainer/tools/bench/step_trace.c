@@ -13,10 +13,8 @@
 enum { STEPS = 1, PHASES, LAYERS, BUCKETS };
 
 static const char *const phase_names[] = {
-	[CT_PHASE_DATA] = "wait for data",
-	[CT_PHASE_FORWARD] = "forward",
-	[CT_PHASE_BACKWARD] = "backward",
-	[CT_PHASE_EXPOSED] = "wait for communication",
+	[CT_PHASE_DATA] = "wait for data", [CT_PHASE_FORWARD] = "forward",
+	[CT_PHASE_BACKWARD] = "backward",  [CT_PHASE_EXPOSED] = "wait for communication",
 	[CT_PHASE_OPTIM] = "update",
 };
 
@@ -75,8 +73,8 @@ static void add_bucket(void *user, const struct ct_comm_op *op)
 					       .bytes = op->bytes});
 }
 
-/* The clocks of ct_now_ns on different hosts have different origins, so ranks agree on a time of the wall clock: when the
- * first of them begins. */
+/* The clocks of ct_now_ns on different hosts have different origins, so ranks agree on a time of the wall clock: when
+ * the first of them begins. */
 static enum ct_status agree_on_origin(struct ct__step_trace *t)
 {
 	struct ct_session *s = t->session;
@@ -210,7 +208,9 @@ static enum ct_status put_span(const struct ct__step_trace *t, const struct ct__
 {
 	const struct ct_session *s = t->session;
 	const struct ct_node *node = span->track == LAYERS ? ct_graph_node(s->graph, span->id) : NULL;
-	const char *cat = node ? span->backward ? "backward" : "forward" : span->track < LAYERS ? "step" : "communication";
+	const char *cat = node                   ? span->backward ? "backward" : "forward"
+			  : span->track < LAYERS ? "step"
+						 : "communication";
 	ct_json *args = ct_json_object(), *e;
 	char name[96];
 
@@ -272,8 +272,9 @@ static enum ct_status write_file(const struct ct_session *s, const char *path, c
 {
 	struct ct_str text = {0};
 
-	ct_str_addf(&text, "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"program\": \"ctrain %s\", \"model\": \"%s\", "
-			   "\"ranks\": %d},\n\"traceEvents\": [\n",
+	ct_str_addf(&text,
+		    "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"program\": \"ctrain %s\", \"model\": \"%s\", "
+		    "\"ranks\": %d},\n\"traceEvents\": [\n",
 		    CTRAIN_VERSION, ct_config_choice(s->cfg, "model.name"), s->world.id.world);
 	ct_str_add_bytes(&text, events->s, events->len);
 	ct_str_add(&text, "\n]}\n");

@@ -1,6 +1,6 @@
-/* A trace of some training steps of all ranks, for `ctrain bench step --trace`: a JSON file in the Trace Event Format (Google,
- * "Trace Event Format", 2016), which Perfetto and chrome://tracing show. Each rank is a process of the trace with these
- * tracks: its steps, their phases, the layers, and one track for each bucket of gradients. */
+/* A trace of some training steps of all ranks, for `ctrain bench step --trace`: a JSON file in the Trace Event Format
+ * (Google, "Trace Event Format", 2016), which Perfetto and chrome://tracing show. Each rank is a process of the trace
+ * with these tracks: its steps, their phases, the layers, and one track for each bucket of gradients. */
 #ifndef CT_TRAINER_TOOLS_BENCH_STEP_TRACE_H
 #define CT_TRAINER_TOOLS_BENCH_STEP_TRACE_H
 

@@ -13,8 +13,8 @@ struct ct_identity;
 
 struct ct_cli {
 	const struct ct_command *command;
-	const char **
-		args; /* positional arguments after the command, without KEY=VALUE; the strings are borrowed from argv */
+	const char **args; /* positional arguments after the command, without KEY=VALUE; the strings are borrowed from
+			      argv */
 	int n_args;
 	struct ct_config_set *sets; /* owned, including the strings; in command-line order */
 	size_t n_sets;
@@ -58,10 +58,10 @@ enum ct_status ct_cli_number(const char *option, const char *text, int64_t fallb
 /* Determines which info lines of the log are shown: those of some commands, or with --verbose all of them. */
 void ct_cli_set_log(const struct ct_cli *cli);
 
-/* Determines which rank this process is (dist/rendezvous/rendezvous.h). --rank, --world-size and --local-rank replace the
- * environment variables of the same names, except in the workers of our own launcher. Fails with CT_USAGE if another
- * launcher has started this process, and an option requests another number of ranks or another node. In a Slurm step, it
- * may change the config (trainer/tools/commands/slurm_nodes_impl.h). */
+/* Determines which rank this process is (dist/rendezvous/rendezvous.h). --rank, --world-size and --local-rank replace
+ * the environment variables of the same names, except in the workers of our own launcher. Fails with CT_USAGE if
+ * another launcher has started this process, and an option requests another number of ranks or another node. In a Slurm
+ * step, it may change the config (trainer/tools/commands/slurm_nodes_impl.h). */
 enum ct_status ct_cli_identity(const struct ct_cli *cli, struct ct_config *cfg, struct ct_identity *out) CT_MUST_CHECK;
 
 /* Appends the help page of a command, or the overview if command is NULL. */
@@ -99,7 +99,7 @@ enum ct_status ct_cmd_ckpt_show(const struct ct_cli *cli); /* cmd_ckpt.c */
 enum ct_status ct_cmd_ckpt_verify(const struct ct_cli *cli);
 enum ct_status ct_cmd_export(const struct ct_cli *cli);
 enum ct_status ct_cmd_ckpt_export(const struct ct_cli *cli); /* cmd_export.c */
-enum ct_status ct_cmd_bench_step(const struct ct_cli *cli); /* cmd_bench.c */
+enum ct_status ct_cmd_bench_step(const struct ct_cli *cli);  /* cmd_bench.c */
 enum ct_status ct_cmd_bench_loader(const struct ct_cli *cli);
 enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli);
 enum ct_status ct_cmd_bench_data(const struct ct_cli *cli);

@@ -4,7 +4,8 @@
 
 #include "trainer/tools/cli/cli.h"
 
-/* Option groups of commands: CT_OPT_SETS and so on. They are numbered here, so that no two of them have the same bit. */
+/* Option groups of commands: CT_OPT_SETS and so on. They are numbered here, so that no two of them have the same bit.
+ */
 /* clang-format off */
 #define CT_OPT_GROUPS(X) \
 	X(SETS) /* KEY=VALUE, and the launch options */ \
@@ -72,8 +73,8 @@ struct ct_option {
 const struct ct_option *ct_option_at(size_t i);
 /* Finds an option by any of its names; '-' and '_' are equivalent. Returns NULL if it is unknown. */
 const struct ct_option *ct_option_find(const char *name, size_t len);
-/* Returns the option of this name that the command accepts: the same name may have a meaning in each of several commands.
- * Returns NULL if the command does not accept it. */
+/* Returns the option of this name that the command accepts: the same name may have a meaning in each of several
+ * commands. Returns NULL if the command does not accept it. */
 const struct ct_option *ct_option_of(const struct ct_command *c, const struct ct_option *o);
 /* Finds a command by name and sub (which may be NULL). Returns NULL if it is unknown. `ctrain slurm` has the sub
  * "status", but also works without one; then, sub is not a part of the command, and is ignored. */

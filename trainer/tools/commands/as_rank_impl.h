@@ -4,9 +4,9 @@
 
 #include "trainer/tools/cli/cli.h"
 
-/* Starts the ranks of the config, each with this command line, and waits for them if `launches` is true and no launcher has
- * started this process. Otherwise, calls fn with the identity of this process, which is one of the ranks, or with NULL if no
- * launcher has started it. */
+/* Starts the ranks of the config, each with this command line, and waits for them if `launches` is true and no launcher
+ * has started this process. Otherwise, calls fn with the identity of this process, which is one of the ranks, or with
+ * NULL if no launcher has started it. */
 enum ct_status ct__as_rank(const struct ct_cli *cli, struct ct_config *cfg, bool launches,
 			   enum ct_status (*fn)(void *user, const struct ct_identity *id), void *user) CT_MUST_CHECK;
 /* Returns true if the config has more than one rank. */

@@ -38,6 +38,7 @@ static enum ct_status detect(const struct ct_cli *cli, const struct ct_config *c
 static const char *given_as(const struct ct_cli *cli, const char *key)
 {
 	const char *given = NULL;
+
 	for (size_t i = 0; i < cli->n_sets; i++)
 		if (strcmp(cli->sets[i].key, key) == 0)
 			given = cli->sets[i].origin;
@@ -48,6 +49,7 @@ static const char *given_as(const struct ct_cli *cli, const char *key)
 static enum ct_status check_node(const struct ct_cli *cli, const struct ct_config *cfg, const struct ct_identity *id)
 {
 	const char *rank = given_as(cli, "launch.node_rank"), *nodes = given_as(cli, "launch.nodes");
+
 	if (id->by != CT_LAUNCHER_TORCHRUN)
 		return CT_OK;
 	if (nodes && id->n_nodes >= 0 && cfg->launch.nodes != id->n_nodes)
@@ -71,6 +73,7 @@ static enum ct_status check_number(const struct ct_cli *cli, const struct ct_con
 {
 	const char *list = given_as(cli, "launch.procs_list"), *given = list ? list : given_as(cli, "launch.procs");
 	struct ct_ranks asked;
+
 	if (!given || id->by == CT_LAUNCHER_CTRAIN || (cfg->launch.procs < 0 && !cfg->launch.procs_list[0]))
 		return CT_OK;
 	CT_TRY(ct_plan_ranks(cfg, &asked));

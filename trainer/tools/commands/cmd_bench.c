@@ -1,5 +1,5 @@
-/* `ctrain bench step|loader`. Each command measures one part of the work separately. The scripts that compare ctrain with
- * other programs are in bench/. */
+/* `ctrain bench step|loader`. Each command measures one part of the work separately. The scripts that compare ctrain
+ * with other programs are in bench/. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -71,6 +71,7 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 	struct ct_loader_batch b;
 	struct ct_loader_opts lo;
 	uint64_t images = 0, sum = 0;
+
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, 0, 1, &lo);
 	CT_TRY(ct_loader_create(s->train, &lo, &l));
 	int64_t t0 = ct_now_ns();
@@ -100,6 +101,7 @@ enum ct_status ct_cmd_bench_loader(const struct ct_cli *cli)
 	struct ct_config *c = NULL;
 	struct ct_session s = {0};
 	int64_t steps;
+
 	CT_TRY(ct_cli_number("--steps", cli->steps, 2000, 1, 1000000, &steps));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
 	enum ct_status st = ct_log_configure(c->log.level);

@@ -273,7 +273,8 @@ struct bench {
 	struct ct_bench_comm_opts opts;
 };
 
-/* Called before the ranks open the communicator. If they disagreed, they would wait for each other until dist.timeout. */
+/* Called before the ranks open the communicator. If they disagreed, they would wait for each other until dist.timeout.
+ */
 static enum ct_status agree(const struct bench *b, struct ct_world *world)
 {
 	const struct ct_bench_comm_opts *o = &b->opts;
@@ -352,6 +353,7 @@ static enum ct_status run_rank(void *user, const struct ct_identity *id)
 	struct ct_comm_opts co = {.timeout_ns = (int64_t)(cfg->dist.timeout * 1e9),
 				  .ports = ct_plan_port_range(cfg),
 				  .iface = cfg->dist.iface[0] ? cfg->dist.iface : NULL};
+
 	CT_TRY(check_memory(o, id));
 	CT_TRY_GOTO(ct_world_join(id, &wo, &world), st, out);
 	if (id->world > 1)
@@ -383,6 +385,7 @@ enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 {
 	struct ct_config *cfg = NULL;
 	struct bench b = {.cli = cli};
+
 	CT_TRY(read_options(cli, &b.opts));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
 	b.cfg = cfg;

@@ -19,7 +19,9 @@
 
 #define MAX_THREADS 256
 #define MAX_ROUNDS 32
-#define ROUND_SECONDS 0.4 /* per measurement; twice as long for the loader, because only complete batches are counted */
+#define ROUND_SECONDS                                                                                   \
+	0.4 /* per measurement; twice as long for the loader, because only complete batches are counted \
+	     */
 #define MAX_BATCH \
 	128 /* samples; the rate does not depend on it, but small batches are counted with a finer resolution */
 #define MAX_LATENCIES 65536

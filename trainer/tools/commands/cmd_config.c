@@ -99,15 +99,16 @@ static void add_values(struct ct_str *out, const float *v, int n)
 	ct_str_add(out, "]");
 }
 
-/* Copies the dump, and adds the normalization that is in effect to data.mean and data.std if they are not set: it depends
- * on the data set. The values are comments, so that the dump loads to the same config. */
+/* Copies the dump, and adds the normalization that is in effect to data.mean and data.std if they are not set: it
+ * depends on the data set. The values are comments, so that the dump loads to the same config. */
 static void add_normalization(const struct ct_dataset_info *info, const char *dump, struct ct_str *out)
 {
 	static const char mean[] = "  mean: []", std[] = "  std: []";
 	const bool known = info->kind != CT_SAMPLE_F32 && info->c > 0 && info->c <= (int)CT_ARRAY_LEN(info->mean);
 
 	for (const char *line = dump, *end; *line; line = end + (*end == '\n')) {
-		const bool is_mean = strncmp(line, mean, strlen(mean)) == 0, is_std = strncmp(line, std, strlen(std)) == 0;
+		const bool is_mean = strncmp(line, mean, strlen(mean)) == 0,
+			   is_std = strncmp(line, std, strlen(std)) == 0;
 
 		end = line + strcspn(line, "\n");
 		ct_str_add_bytes(out, line, (size_t)(end - line));

@@ -7,6 +7,7 @@
 enum ct_status ct_cmd_data_digits(const struct ct_cli *cli)
 {
 	int64_t train, test, seed;
+
 	CT_TRY(ct_cli_number("--train", cli->train_count, 60000, 0, 10000000, &train));
 	CT_TRY(ct_cli_number("--test", cli->test_count, 10000, 0, 10000000, &test));
 	CT_TRY(ct_cli_number("--seed", cli->seed, 1, 0, INT64_MAX, &seed));

@@ -234,8 +234,9 @@ static enum ct_status check_all(struct run *r)
 
 	if (is_config(r->cli->args[0])) {
 		if (labels)
-			return CT_FAIL_HINT(CT_USAGE, "data.labels=FILE.csv sets the key of the configuration",
-					    "--labels can be used with a directory of images, but not with a configuration");
+			return CT_FAIL_HINT(
+				CT_USAGE, "data.labels=FILE.csv sets the key of the configuration",
+				"--labels can be used with a directory of images, but not with a configuration");
 		if (r->cli->n_args > 1)
 			return CT_FAIL(CT_USAGE,
 				       "only one configuration can be checked at a time: unexpected argument \"%s\"",
@@ -247,7 +248,8 @@ static enum ct_status check_all(struct run *r)
 			       r->cli->sets[0].key);
 	if (labels && strcmp(labels, "none") != 0) {
 		if (r->cli->n_args > 1)
-			return CT_FAIL(CT_USAGE, "--labels can be used with only one directory: unexpected argument \"%s\"",
+			return CT_FAIL(CT_USAGE,
+				       "--labels can be used with only one directory: unexpected argument \"%s\"",
 				       r->cli->args[1]);
 		return check_list(r, r->cli->args[0]);
 	}
@@ -263,8 +265,8 @@ static enum ct_status write_report(const struct run *r)
 
 	if (!path)
 		return CT_OK;
-	enum ct_status st = ct_data_findings_write(&r->findings,
-					       dot && (strcmp(dot, ".jsonl") == 0 || strcmp(dot, ".json") == 0), &text);
+	enum ct_status st = ct_data_findings_write(
+		&r->findings, dot && (strcmp(dot, ".jsonl") == 0 || strcmp(dot, ".json") == 0), &text);
 	if (st == CT_OK)
 		st = ct_file_replace(path, ct_str_text(&text), text.len);
 	ct_str_release(&text);

@@ -1,4 +1,5 @@
-/* `ctrain data show CONFIG [IMAGE ...]`: writes training images side by side to one image file, as the model reads them. */
+/* `ctrain data show CONFIG [IMAGE ...]`: writes training images side by side to one image file, as the model reads
+ * them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,8 +11,8 @@
 #include "trainer/tools/dataset/sample_choice.h"
 
 enum { MAX_IMAGES = 4096, MAX_COLUMNS = 12, SIDE = 160, BESIDE = 4 };
-/* MAX_COLUMNS: of images, or half as many pairs. SIDE: about the width of small images after enlarging them. BESIDE: pixels
- * between the images of a pair. */
+/* MAX_COLUMNS: of images, or half as many pairs. SIDE: about the width of small images after enlarging them. BESIDE:
+ * pixels between the images of a pair. */
 
 struct show {
 	const struct ct_cli *cli;
@@ -74,8 +75,12 @@ static void draw_fitting(struct show *s, int i, const uint8_t *x, int h, int w, 
 static enum ct_status draw_decoded(struct show *s, int i, uint32_t id)
 {
 	const int box_w = s->shape.w * s->scale, box_h = s->shape.h * s->scale;
-	struct ct_transform how = {
-		.crop = CT_CROP_RANDOM, .h = box_h, .w = box_w, .area_min = 1, .area_max = 1, .image = s->plan.transform.image};
+	struct ct_transform how = {.crop = CT_CROP_RANDOM,
+				   .h = box_h,
+				   .w = box_w,
+				   .area_min = 1,
+				   .area_max = 1,
+				   .image = s->plan.transform.image};
 	struct ct_image_header header;
 	ct_transformer *t = NULL;
 	uint8_t *x = NULL;
@@ -91,7 +96,7 @@ static enum ct_status draw_decoded(struct show *s, int i, uint32_t id)
 	how.w = how.w > 0 ? how.w : 1;
 	how.h = how.h > 0 ? how.h : 1;
 	how.ratio_min = how.ratio_max = (float)header.w / (float)header.h; /* the complete image */
-	CT_TRY_ALLOC(x = CT_NEW_ARRAY(uint8_t, (size_t)how.h * (size_t)how.w * 3));
+	CT_TRY_ALLOC(x = CT_NEW_ARRAY(uint8_t, (size_t)how.h *(size_t)how.w * 3));
 	t = NULL;
 	st = ct_transformer_create(&how, s->d, &t);
 	if (st == CT_OK)
@@ -164,7 +169,7 @@ static enum ct_status write_alone(const struct show *s, const uint8_t *x)
 	enum ct_status st;
 	uint8_t *rgb;
 
-	CT_TRY_ALLOC(rgb = CT_NEW_ARRAY(uint8_t, (size_t)p->h * (size_t)p->w * 3));
+	CT_TRY_ALLOC(rgb = CT_NEW_ARRAY(uint8_t, (size_t)p->h *(size_t)p->w * 3));
 	for (int k = 0; k < p->h * p->w * 3; k++)
 		rgb[k] = x[(size_t)(k / 3) * (size_t)p->c + (size_t)(p->c >= 3 ? k % 3 : 0)];
 	st = ct_image_write(s->path, rgb, p->w, p->h);
@@ -187,7 +192,7 @@ static enum ct_status show_samples(struct show *s, const struct ct__choice *choi
 		s->grid.title = "left: as stored   right: as the model reads it";
 	}
 	CT_TRY(ct_grid_create(&s->grid, longest_name(s)));
-	CT_TRY_ALLOC(x = CT_NEW_ARRAY(uint8_t, (size_t)s->shape.h * (size_t)s->shape.w * (size_t)s->shape.c));
+	CT_TRY_ALLOC(x = CT_NEW_ARRAY(uint8_t, (size_t)s->shape.h *(size_t)s->shape.w *(size_t)s->shape.c));
 	st = ct_transformer_create(&s->plan.transform, s->d, &t);
 	if (st == CT_OK)
 		ct_transformer_resize(t, s->shape.h, s->shape.w);
@@ -200,7 +205,8 @@ static enum ct_status show_samples(struct show *s, const struct ct__choice *choi
 		}
 	}
 	if (st == CT_OK)
-		st = alone ? write_alone(s, x) : ct_image_write(s->path, s->grid.image.pixels, s->grid.image.w, s->grid.image.h);
+		st = alone ? write_alone(s, x)
+			   : ct_image_write(s->path, s->grid.image.pixels, s->grid.image.w, s->grid.image.h);
 	ct_transformer_destroy(t);
 	ct_free(x);
 	return st;
@@ -232,11 +238,12 @@ static enum ct_status choose(const struct show *s, struct ct__choice *out)
 	CT_TRY(ct_cli_number("--count", s->cli->count, 0, 1, MAX_IMAGES, &count));
 	CT_TRY(ct_cli_number("--seed", s->cli->seed, s->c->run.seed, 0, INT64_MAX, &seed));
 	if (s->cli->n_args > 1 && (s->cli->count || s->cli->seed))
-		return CT_FAIL(CT_USAGE, "use either %s or indexes of images, not both", s->cli->count ? "--count" : "--seed");
+		return CT_FAIL(CT_USAGE, "use either %s or indexes of images, not both",
+			       s->cli->count ? "--count" : "--seed");
 	if (s->cli->n_args > 1)
 		return read_ids(s, out);
 	return ct_choose_samples(s->d, (uint64_t)seed, (int)(count > n ? n : count),
-				  s->cli->before_after ? MAX_COLUMNS / 2 : MAX_COLUMNS, out);
+				 s->cli->before_after ? MAX_COLUMNS / 2 : MAX_COLUMNS, out);
 }
 
 /* Shows the labels of row i of a batch in two lines: "cat 73 %", "dog 27 %". */
@@ -247,7 +254,8 @@ static void show_mixed(struct show *s, const struct ct_loader_batch *b, uint32_t
 	char text[2][256], buf[32];
 
 	for (int k = 0; k < 2; k++)
-		snprintf(text[k], sizeof(text[k]), "%.200s %.1f %%", class_text(s, labels[k], buf), 100 * (k ? 1 - share : share));
+		snprintf(text[k], sizeof(text[k]), "%.200s %.1f %%", class_text(s, labels[k], buf),
+			 100 * (k ? 1 - share : share));
 	ct_grid_caption(&s->grid, (int)i, 0, share < 1 ? text[0] : class_text(s, labels[0], buf));
 	if (share < 1)
 		ct_grid_caption(&s->grid, (int)i, 1, text[1]);
@@ -285,8 +293,9 @@ static enum ct_status show_mixup(struct show *s)
 		return CT_FAIL_HINT(CT_USAGE, "set them in the config, or add data.augment.mixup=0.2",
 				    "the config uses neither data.augment.mixup nor data.augment.cutmix");
 	if (s->cli->n_args > 1 || s->cli->seed || s->cli->before_after)
-		return CT_FAIL_HINT(CT_USAGE, "run.seed=N selects another batch, and --epoch N another epoch",
-				    "--mixup shows a batch, and cannot be used with indexes of images, --seed or --before-after");
+		return CT_FAIL_HINT(
+			CT_USAGE, "run.seed=N selects another batch, and --epoch N another epoch",
+			"--mixup shows a batch, and cannot be used with indexes of images, --seed or --before-after");
 	ct_plan_loader_opts(s->c, &s->plan, ct_dataset_info(s->d), true, 0, 1, &opts);
 	opts.n_threads = 0;
 	CT_TRY(ct_loader_create(s->d, &opts, &loader));
@@ -326,8 +335,8 @@ static enum ct_status show(struct show *s)
 		ct_free(choice.ids);
 		CT_TRY(st);
 	}
-	printf("%s: %d image%s of %d x %d pixels as in epoch %u with seed %lld\n", s->path, s->grid.n, ct_plural(s->grid.n),
-	       s->shape.w, s->shape.h, s->epoch, (long long)s->c->run.seed);
+	printf("%s: %d image%s of %d x %d pixels as in epoch %u with seed %lld\n", s->path, s->grid.n,
+	       ct_plural(s->grid.n), s->shape.w, s->shape.h, s->epoch, (long long)s->c->run.seed);
 	if (!s->cli->mixup && (s->plan.mixup > 0 || s->plan.cutmix > 0))
 		printf("mixup and cutmix, which combine pairs of images, are not shown; --mixup shows them\n");
 	return CT_OK;
@@ -341,7 +350,8 @@ enum ct_status ct_cmd_data_show(const struct ct_cli *cli)
 	enum ct_status st;
 
 	if (ct_file_exists(s.path) && !cli->force)
-		return CT_FAIL_HINT(CT_USAGE, "--out writes another file, and --force replaces this one", "%s exists", s.path);
+		return CT_FAIL_HINT(CT_USAGE, "--out writes another file, and --force replaces this one", "%s exists",
+				    s.path);
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
 	st = ct_log_configure(c->log.level);
 	if (st == CT_OK)

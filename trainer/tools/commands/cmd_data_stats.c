@@ -60,7 +60,8 @@ static enum ct_status print(const struct ct_cli *cli, const struct ct_stats_set 
 static enum ct_status stats(const struct ct_cli *cli, ct_dataset *const data[CT_STATS_SETS],
 			    const struct ct_image_opts *image)
 {
-	struct ct_stats_set sets[CT_STATS_SETS] = {{.name = "train", .data = data[0]}, {.name = "val", .data = data[1]}};
+	struct ct_stats_set sets[CT_STATS_SETS] = {{.name = "train", .data = data[0]},
+						   {.name = "val", .data = data[1]}};
 	const int n = data[1] ? 2 : 1;
 	enum ct_status st = CT_OK;
 	int64_t threads;
@@ -89,7 +90,8 @@ enum ct_status ct_cmd_data_stats(const struct ct_cli *cli)
 	enum ct_status st;
 
 	if (!config && cli->n_sets > 0)
-		return CT_FAIL(CT_USAGE, "KEY=VALUE (\"%s\") can be used with a configuration, but not with a directory",
+		return CT_FAIL(CT_USAGE,
+			       "KEY=VALUE (\"%s\") can be used with a configuration, but not with a directory",
 			       cli->sets[0].key);
 	st = config ? open_config(cli, data, &image) : open_directory(cli->args[0], data);
 	if (st == CT_OK)

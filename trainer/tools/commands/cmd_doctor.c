@@ -31,8 +31,8 @@ static enum ct_status set_master(struct ct_config *cfg, const char *init)
 	return CT_OK;
 }
 
-/* Under another launcher, takes the node of this process from it. If it has started several processes on each node, only
- * the first one of each node is needed. */
+/* Under another launcher, takes the node of this process from it. If it has started several processes on each node,
+ * only the first one of each node is needed. */
 static enum ct_status place(struct ct_config *cfg, const struct ct_identity *id, struct ct_ranks *out, bool *needed)
 {
 	*needed = true;

@@ -19,6 +19,7 @@
 static ct_json *as_json(const char *path, const struct ct_eval_result *r)
 {
 	ct_json *j = ct_json_object();
+
 	ct_json_set_i64(j, "v", 1);
 	ct_json_set_str(j, "kind", "eval");
 	ct_json_set_str(j, "checkpoint", path);
@@ -39,6 +40,7 @@ static enum ct_status find_classes(const char *path, void *config)
 	struct ct_run_plan p;
 	ct_graph *g = NULL;
 	int n;
+
 	if (c->data.name != CT_CFG_DATA_SHARDS || c->data.classes > 0)
 		return CT_OK;
 	CT_TRY(ct_plan_foresee_data(c, &info));
@@ -57,6 +59,7 @@ static enum ct_status use_checkpoint(const char *which, const struct ct_config *
 				     char **path)
 {
 	char *run_dir;
+
 	*path = NULL;
 	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(c));
 	enum ct_status st = ct_checkpoint_use(run_dir, which ? which : "best", use, user, path);
@@ -72,12 +75,14 @@ static enum ct_status check_classes(const char *checkpoint, const ct_dataset *va
 	struct ct_class_list was = {0};
 	enum ct_status st = CT_OK;
 	char *run = ct_checkpoint_run(checkpoint), *path = NULL;
+
 	if (run && !(path = ct_path_join(run, "classes.txt")))
 		st = CT_NOMEM;
 	else if (run && ct_file_exists(path))
 		st = ct_class_list_load(path, &was);
 	for (int i = 0; i < was.n && st == CT_OK; i++) {
 		const char *is = ct_dataset_class_name(val, i);
+
 		if (!is || strcmp(is, was.names[i]) == 0)
 			continue;
 		st = CT_FAIL_HINT(
@@ -111,6 +116,7 @@ static enum ct_status print(const struct ct_cli *cli, const char *path, const st
 static enum ct_status load(const char *path, void *session)
 {
 	struct ct_session *s = session;
+
 	CT_TRY(check_classes(path, s->val));
 	return ct_model_weights_load(path, s->net, CT_WEIGHTS_WHOLE, NULL);
 }
@@ -121,9 +127,11 @@ static enum ct_status write_report(const struct ct_cli *cli, const struct ct_ses
 {
 	struct ct_train_state state;
 	char *run = ct_checkpoint_run(checkpoint), *dir = NULL, *lines = NULL, *page = NULL;
+
 	if (p->n == 0) {
 		ct_free(run);
-		return CT_FAIL(CT_USAGE, "--report is for models that predict classes, and for at most %d evaluation samples",
+		return CT_FAIL(CT_USAGE,
+			       "--report is for models that predict classes, and for at most %d evaluation samples",
 			       CT_PREDICTIONS_MAX);
 	}
 	if (ct_checkpoint_load_state(checkpoint, &state, &lines) == CT_OK)
@@ -136,8 +144,8 @@ static enum ct_status write_report(const struct ct_cli *cli, const struct ct_ses
 	else if (run)
 		st = (dir = ct_path_join(run, "eval")) ? CT_OK : CT_NOMEM;
 	else
-		st = CT_FAIL_HINT(CT_USAGE, "name the directory for the files with --out DIRECTORY", "%s is not in a run directory",
-				  checkpoint);
+		st = CT_FAIL_HINT(CT_USAGE, "name the directory for the files with --out DIRECTORY",
+				  "%s is not in a run directory", checkpoint);
 	if (st == CT_OK)
 		st = ct_eval_files_write(dir, p, s->val, checkpoint);
 	if (st == CT_OK && !cli->out)
@@ -156,6 +164,7 @@ static enum ct_status evaluate(const struct ct_cli *cli, const char *which, stru
 	struct ct_predictions p = {0};
 	char *path = NULL;
 	enum ct_status st = CT_OK;
+
 	if (ct_session_is_root(s))
 		st = use_checkpoint(which, s->cfg, load, s, &path);
 	if (st == CT_OK)
@@ -183,6 +192,7 @@ static enum ct_status run(void *user, const struct ct_identity *id)
 	struct ct_session s = {0};
 	char *path = NULL;
 	enum ct_status st = use_checkpoint(e->which, e->cfg, find_classes, e->cfg, &path);
+
 	if (st == CT_OK)
 		st = ct_session_create(e->cfg, id, false, &s);
 	if (st == CT_OK)
@@ -192,12 +202,14 @@ static enum ct_status run(void *user, const struct ct_identity *id)
 	return st;
 }
 
-/* Loads the resolved config of a run. `dir` is its current directory, which may differ from the run.dir in the config. */
+/* Loads the resolved config of a run. `dir` is its current directory, which may differ from the run.dir in the config.
+ */
 static enum ct_status load_run_config(const struct ct_cli *cli, const char *dir, struct ct_config **out)
 {
 	char *path = ct_path_join(dir, "config.yaml");
 	struct ct_config_set *sets = CT_NEW_ARRAY(struct ct_config_set, cli->n_sets + 1);
 	enum ct_status st = path && sets ? CT_OK : CT_NOMEM;
+
 	if (st == CT_OK) {
 		sets[0] = (struct ct_config_set){.key = "run.dir", .value = dir, .origin = cli->args[0]};
 		if (cli->n_sets > 0)
@@ -215,6 +227,7 @@ static enum ct_status load_config(const struct ct_cli *cli, struct ct_config **o
 {
 	const char *arg = cli->args[0];
 	struct stat sb;
+
 	*which = cli->checkpoint;
 	if (stat(arg, &sb) != 0 || !S_ISDIR(sb.st_mode))
 		return ct_config_load(arg, cli->sets, cli->n_sets, out);
@@ -243,6 +256,7 @@ static enum ct_status load_config(const struct ct_cli *cli, struct ct_config **o
 enum ct_status ct_cmd_eval(const struct ct_cli *cli)
 {
 	struct evaluation e = {.cli = cli};
+
 	CT_TRY(load_config(cli, &e.cfg, &e.which));
 	enum ct_status st = ct_log_configure(e.cfg->log.level);
 	if (st == CT_OK)

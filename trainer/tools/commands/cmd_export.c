@@ -4,17 +4,20 @@
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/export/export.h"
 
-static enum ct_status export(const struct ct_cli *cli, const char *which) {
+static enum ct_status export(const struct ct_cli *cli, const char *which)
+{
 	const struct ct_model_request q = {cli->args[0], which, cli->config, cli->sets, cli->n_sets};
 	struct ct_str report = {0};
 	enum ct_status st = CT_OK;
 
-	if (!cli->out) return CT_FAIL_HINT(CT_USAGE, "for example --out model.onnx or --out model.safetensors",
-					   "the option --out FILE is required");
+	if (!cli->out)
+		return CT_FAIL_HINT(CT_USAGE, "for example --out model.onnx or --out model.safetensors",
+				    "the option --out FILE is required");
 	CT_TRY_GOTO(ct_export_check_path(cli->out), st, out);
 	CT_TRY_GOTO(ct_export(&q, cli->out, &report), st, out);
 	CT_TRY_GOTO(ct_print_text(&report), st, out);
-	out : ct_str_release(&report);
+out:
+	ct_str_release(&report);
 	return st;
 }
 

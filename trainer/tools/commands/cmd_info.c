@@ -24,6 +24,7 @@
 static ct_json *entry(const char *name, bool available, const char *why)
 {
 	ct_json *o = ct_json_object();
+
 	ct_json_set_str(o, "name", name);
 	ct_json_set_bool(o, "available", available);
 	if (why[0])
@@ -37,8 +38,10 @@ static ct_json *devices(void)
 	const char *kind;
 	int count;
 	char why[256];
+
 	for (size_t i = 0; ct_device_kind_at(i, &kind, &count, why, sizeof(why)); i++) {
 		ct_json *o = entry(kind, count > 0, why);
+
 		ct_json_set_i64(o, "count", count);
 		ct_json_push(a, o);
 	}
@@ -51,11 +54,13 @@ static ct_json *cuda(void)
 	struct ct_cuda_part parts[CT_CUDA_N_PARTS];
 	struct ct_device_info info;
 	int n_parts = ct_cuda_parts(parts), n_gpus;
+
 	if (n_parts == 0)
 		return NULL;
 	ct_json *j = ct_json_object(), *libraries = ct_json_array(), *gpus = ct_json_array();
 	for (int i = 0; i < n_parts; i++) {
 		ct_json *o = ct_json_object();
+
 		ct_json_set_str(o, "name", parts[i].name);
 		ct_json_set_str(o, "version", parts[i].version);
 		ct_json_set_str(o, "path", parts[i].path);
@@ -65,6 +70,7 @@ static ct_json *cuda(void)
 		n_gpus = 0;
 	for (int i = 0; i < n_gpus && ct_device_describe("cuda", i, &info) == CT_OK; i++) {
 		ct_json *o = ct_json_object();
+
 		ct_json_set_i64(o, "index", i);
 		ct_json_set_str(o, "name", info.name);
 		ct_json_set_str(o, "arch", info.arch);
@@ -88,6 +94,7 @@ static ct_json *backends(bool (*at)(size_t, const char **, bool *, char *, size_
 	const char *name;
 	bool available;
 	char why[256];
+
 	for (size_t i = 0; at(i, &name, &available, why, sizeof(why)); i++)
 		ct_json_push(a, entry(name, available, why));
 	return a;
@@ -96,6 +103,7 @@ static ct_json *backends(bool (*at)(size_t, const char **, bool *, char *, size_
 static ct_json *names(const char *(*at)(size_t))
 {
 	ct_json *a = ct_json_array();
+
 	for (size_t i = 0; at(i); i++)
 		ct_json_push_str(a, at(i));
 	return a;
@@ -105,10 +113,12 @@ static ct_json *names(const char *(*at)(size_t))
 static enum ct_status add_settings(const char *prefix, ct_json *list)
 {
 	struct ct_settings s;
+
 	CT_TRY(ct_settings_read(prefix, &s));
 	for (size_t i = 0; i < s.n; i++) {
 		const struct ct_setting *one = &s.all[i];
 		ct_json *o = ct_json_object();
+
 		ct_json_set_str(o, "name", one->name);
 		ct_json_set_str(o, "value", one->value);
 		if (one->state != CT_SETTING_FINE)
@@ -128,6 +138,7 @@ static void add_backends(const char *title, const ct_json *list, struct ct_str *
 		const char *name = "", *why = "";
 		bool available = false;
 		int64_t count = 0;
+
 		if (ct_json_get_str(o, "name", &name) < 0 || ct_json_get_bool(o, "available", &available) < 0)
 			continue;
 		const char *key = available ? "library" : "why";
@@ -143,6 +154,7 @@ static void add_backends(const char *title, const ct_json *list, struct ct_str *
 static const char *text_of(const ct_json *o, const char *key)
 {
 	const char *text = "";
+
 	if (ct_json_get_str(o, key, &text) < 0)
 		ct_error_clear();
 	return text;
@@ -151,20 +163,24 @@ static const char *text_of(const ct_json *o, const char *key)
 static void add_cuda(const ct_json *j, struct ct_str *out)
 {
 	const ct_json *gpus = ct_json_get(j, "devices"), *libraries = ct_json_get(j, "libraries");
+
 	for (size_t i = 0; i < ct_json_len(gpus); i++) {
 		const ct_json *o = ct_json_at(gpus, i);
 		int64_t bytes = 0;
+
 		if (ct_json_get_i64(o, "bytes", &bytes) < 0)
 			ct_error_clear();
-		ct_str_addf(out, "%-10s cuda:%-5zu %s (%s), %.1f GiB, %s, PCI %s", i == 0 ? "GPUs" : "", i, text_of(o, "name"),
-		       text_of(o, "arch"), (double)bytes / (1 << 30), text_of(o, "uuid"), text_of(o, "bus"));
+		ct_str_addf(out, "%-10s cuda:%-5zu %s (%s), %.1f GiB, %s, PCI %s", i == 0 ? "GPUs" : "", i,
+			    text_of(o, "name"), text_of(o, "arch"), (double)bytes / (1 << 30), text_of(o, "uuid"),
+			    text_of(o, "bus"));
 		ct_str_addf(out, "%s%s\n", ct_json_get(o, "why_not") ? "; cannot be used: " : "",
-		       ct_json_get(o, "why_not") ? text_of(o, "why_not") : "");
+			    ct_json_get(o, "why_not") ? text_of(o, "why_not") : "");
 	}
 	for (size_t i = 0; i < ct_json_len(libraries); i++) {
 		const ct_json *o = ct_json_at(libraries, i);
+
 		ct_str_addf(out, "%-10s %s: %s  %s\n", i == 0 ? "CUDA" : "", text_of(o, "name"), text_of(o, "version"),
-		       text_of(o, "path"));
+			    text_of(o, "path"));
 	}
 }
 
@@ -172,10 +188,12 @@ static void add_settings_text(const ct_json *list, struct ct_str *out)
 {
 	for (size_t i = 0; i < ct_json_len(list); i++) {
 		const ct_json *o = ct_json_at(list, i);
+
 		ct_str_addf(out, "%-10s %s=%s\n", i == 0 ? "settings" : "", text_of(o, "name"), text_of(o, "value"));
 		if (ct_json_get(o, "problem"))
-			ct_str_addf(out, "%-10s   %s%s%s\n", "", text_of(o, "problem"), ct_json_get(o, "hint") ? "; " : "",
-			       ct_json_get(o, "hint") ? text_of(o, "hint") : "");
+			ct_str_addf(out, "%-10s   %s%s%s\n", "", text_of(o, "problem"),
+				    ct_json_get(o, "hint") ? "; " : "",
+				    ct_json_get(o, "hint") ? text_of(o, "hint") : "");
 	}
 }
 
@@ -191,6 +209,7 @@ static enum ct_status collect(ct_json *j)
 {
 	ct_json *settings = ct_json_array();
 	char cpus[128];
+
 	ct_cpu_list(cpus, sizeof(cpus));
 	ct_json_set_str(j, "version", ct_version());
 	ct_json_set_str(j, "glibc", gnu_get_libc_version());
@@ -214,6 +233,7 @@ static enum ct_status add_text(const ct_json *j, struct ct_str *out)
 {
 	int64_t cpus = 0;
 	const char *list = "";
+
 	CT_TRY(ct_json_get_i64(j, "cpus", &cpus));
 	CT_TRY(ct_json_get_str(j, "cpu_list", &list));
 	ct_str_addf(out, "ctrain     %s\n", ct_version());
@@ -259,9 +279,9 @@ enum ct_status ct_cmd_info(const struct ct_cli *cli)
 	if (cli->report && cli->json)
 		return CT_FAIL(CT_USAGE, "--report and --json cannot be used together");
 	if (!cli->report && (cli->n_args > 0 || cli->out))
-		return ct_error_hinted(CT_FAIL(CT_USAGE, "info needs --report to %s", cli->out ? "write a file" : "describe a run"),
-				       "ctrain info --report%s%s", cli->n_args > 0 ? " " : "",
-				       cli->n_args > 0 ? cli->args[0] : "");
+		return ct_error_hinted(
+			CT_FAIL(CT_USAGE, "info needs --report to %s", cli->out ? "write a file" : "describe a run"),
+			"ctrain info --report%s%s", cli->n_args > 0 ? " " : "", cli->n_args > 0 ? cli->args[0] : "");
 	j = ct_json_object();
 	st = collect(j);
 	if (st == CT_OK && cli->json)

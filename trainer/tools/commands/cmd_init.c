@@ -4,7 +4,8 @@
 
 enum ct_status ct_cmd_init(const struct ct_cli *cli)
 {
-	const struct ct_init_opts o = {.dir = cli->args[0], .labels = cli->labels, .out = cli->out, .force = cli->force};
+	const struct ct_init_opts o = {
+		.dir = cli->args[0], .labels = cli->labels, .out = cli->out, .force = cli->force};
 
 	return ct_init_run(&o);
 }

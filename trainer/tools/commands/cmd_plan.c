@@ -32,6 +32,7 @@ static uint64_t host_bytes(void)
 static void print_nodes(const struct ct_config *c, const struct ct_ranks *r)
 {
 	int *first = r->n_nodes > 1 ? ct_plan_first_ranks(c, r) : NULL;
+
 	for (int k = 0; first && k < r->n_nodes; k++) {
 		if (k == 4 && r->n_nodes > 8) {
 			printf("  ...\n");
@@ -57,9 +58,9 @@ static void print_normalization(const struct ct_config *c, const struct ct_run_p
 	printf(", standard deviation");
 	for (int i = 0; i < r->input.c; i++)
 		printf(" %g", (double)r->net.std[i]);
-	printf(" (%s)\n", c->data.mean.n > 0		? "data.mean, data.std"
-			 : ct_plan_is_encoded(c) ? "of ImageNet, because data.mean is not set"
-						 : "default of the data set");
+	printf(" (%s)\n", c->data.mean.n > 0      ? "data.mean, data.std"
+			  : ct_plan_is_encoded(c) ? "of ImageNet, because data.mean is not set"
+						  : "default of the data set");
 }
 
 /* Returns what processes the samples of plan.per_rank. */
@@ -74,6 +75,7 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	struct ct_device_info di = {0};
 	struct ct_plan_devices devices = {0};
 	char cpus[128], *dir = ct_plan_run_dir(c);
+
 	if (ct_device_info(p->device, &di) < 0 || ct_plan_devices(c, &devices) < 0)
 		ct_error_clear();
 	ct_cpu_list(cpus, sizeof(cpus));
@@ -95,8 +97,8 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	if (r->accumulate > 1)
 		printf(", as %u micro-batches of %u", r->accumulate, r->micro_rows);
 	printf("\ndata         %s%s: %u training samples [%d,%d,%d], %u evaluation samples",
-	       p->train ? "" : "assumed, ", ct_config_choice(c, "data.name"), r->train.n, r->input.c, r->input.h, r->input.w,
-	       r->has_val ? r->val.n : 0);
+	       p->train ? "" : "assumed, ", ct_config_choice(c, "data.name"), r->train.n, r->input.c, r->input.h,
+	       r->input.w, r->has_val ? r->val.n : 0);
 	if (r->has_val && (r->val_input.h != r->input.h || r->val_input.w != r->input.w))
 		printf(" [%d,%d,%d]", r->val_input.c, r->val_input.h, r->val_input.w);
 	for (int i = 1; i < r->n_sizes; i++)
@@ -112,12 +114,14 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 		printf("lr           %g, schedule %s", r->lr, ct_config_choice(c, "schedule.name"));
 	if (r->schedule.warmup_steps > 0)
 		printf(", warm-up %llu steps", (unsigned long long)r->schedule.warmup_steps);
-	printf("; first step %g, last %g\n", ct_schedule_lr(&r->schedule, 0), ct_schedule_lr(&r->schedule, r->total_steps - 1));
+	printf("; first step %g, last %g\n", ct_schedule_lr(&r->schedule, 0),
+	       ct_schedule_lr(&r->schedule, r->total_steps - 1));
 }
 
 static void print_model(const struct ct_config *c, const struct planned *p)
 {
 	double flops = ct_graph_flops(p->graph);
+
 	printf("model        %s: %zu parameters in %d tensors\n", ct_config_choice(c, "model.name"),
 	       ct_graph_n_elems(p->graph), ct_graph_n_params(p->graph));
 	printf("flops        %.3f MFLOP forward per sample, about %.2f GFLOP per training step and %s\n", flops * 1e-6,
@@ -132,6 +136,7 @@ static void print_model(const struct ct_config *c, const struct planned *p)
 		const struct ct_node *n = ct_graph_node(p->graph, i);
 		size_t params = 0;
 		char shape[48];
+
 		if (n->weight >= 0)
 			params += ct_graph_param(p->graph, n->weight)->n;
 		if (n->bias >= 0)
@@ -148,6 +153,7 @@ static void print_stages(const struct planned *p)
 {
 	const struct ct_stages *s = &p->stages;
 	const double all = ct_graph_flops(p->graph);
+
 	if (s->n == 1)
 		return;
 	printf("pipeline     %d ranks = %d replica%s x %d stages; %u micro-batch%s; a stage waits for %.0f %% of a step if all "
@@ -156,6 +162,7 @@ static void print_stages(const struct planned *p)
 	       p->plan.accumulate == 1 ? "" : "es", 100 * ct_pipe_bubble(s->n, (int)p->plan.accumulate));
 	for (int k = 0; k < s->n; k++) {
 		double flops = 0;
+
 		for (int i = p->first[k]; i < p->first[k + 1]; i++)
 			flops += ct_graph_node_flops(p->graph, i);
 		const int in_flight = ct_pipe_in_flight(s->n, k, (int)p->plan.accumulate);
@@ -183,6 +190,7 @@ static void print_memory(const struct planned *p, int stage, size_t states, size
 	bool large = bytes >= 10.0 * (1 << 30);
 	double k = large ? 1.0 / (1 << 30) : 1.0 / (1 << 20);
 	char need[CT_BYTES_TEXT], have[CT_BYTES_TEXT];
+
 	if (p->stages.n > 1)
 		printf("memory       stage %-3d ", stage);
 	else
@@ -217,6 +225,7 @@ static struct planned_buckets buckets_of(const struct ct_config *c, const struct
 static enum ct_status print_origins(const struct ct_config *c)
 {
 	struct ct_str text = {0};
+
 	CT_TRY(ct_config_dump_set(c, &text));
 	printf("config       without defaults, which `ctrain config dump --origins` shows\n");
 	return ct_print_indented(&text);
@@ -273,6 +282,7 @@ static enum ct_status plan(const struct ct_cli *cli, const struct ct_assumed *as
 			   struct ct_config *measure, struct planned *p)
 {
 	struct ct_plan_time time;
+
 	CT_TRY(ct_planned_make(c, assumed, p));
 	const struct ct__time_request r = {.cfg = c,
 					   .plan = &p->plan,
@@ -287,6 +297,7 @@ static enum ct_status plan(const struct ct_cli *cli, const struct ct_assumed *as
 	CT_TRY(ct_plan_time(&r, &time));
 	if (cli->json) {
 		const struct planned_buckets b = buckets_of(c, p);
+
 		return ct_print_json(plan_json(c, p, &b, &time), true);
 	}
 	print_run(c, p);

@@ -11,9 +11,11 @@ enum ct_status ct_cmd_report(const struct ct_cli *cli)
 	const char *out = cli->out ? cli->out : "report.html";
 	char *path = NULL;
 	enum ct_status st;
+
 	for (int i = 0; i < cli->n_args; i++) {
 		char *metrics = ct_path_join(cli->args[i], "metrics.jsonl");
 		const bool exists = metrics && ct_file_exists(metrics);
+
 		ct_free(metrics);
 		if (!exists)
 			return CT_FAIL_HINT(CT_NOT_FOUND, "a run directory contains config.yaml and metrics.jsonl",

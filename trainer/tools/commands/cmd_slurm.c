@@ -24,6 +24,7 @@
 static bool is_placed(const char *key)
 {
 	static const char *const keys[] = {"launch.nodes", "launch.procs", "run.dir"};
+
 	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++)
 		if (strcmp(key, keys[i]) == 0)
 			return true;
@@ -50,6 +51,7 @@ static enum ct_status load(const struct ct_cli *cli, struct ct_config **cfg, int
 {
 	struct ct_config_set *sets;
 	size_t n = 0;
+
 	*nodes = 1;
 	CT_TRY_ALLOC(sets = CT_NEW_ARRAY(struct ct_config_set, cli->n_sets + 1));
 	enum ct_status st = CT_OK;
@@ -68,6 +70,7 @@ static enum ct_status load(const struct ct_cli *cli, struct ct_config **cfg, int
 static enum ct_status count_tasks(const struct ct_cli *cli, const struct ct_config *cfg, int *out)
 {
 	int64_t gpus = 0;
+
 	CT_TRY(ct_cli_number("--gpus-per-node", cli->gpus, 0, 1, 64, &gpus));
 	if (cfg->launch.procs_list[0])
 		return CT_FAIL_HINT(CT_USAGE, "use the same number of ranks on all nodes: --procs N",
@@ -99,6 +102,7 @@ static enum ct_status make_script(const struct ct_cli *cli, const struct ct_conf
 	struct ct_str line = {0};
 	char program[PATH_MAX], **sets = NULL;
 	ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
 	program[len > 0 ? len : 0] = '\0';
 	s.program = len > 0 ? program : "ctrain";
 	enum ct_status st = count_tasks(cli, cfg, &s.tasks);
@@ -121,6 +125,7 @@ static enum ct_status check_target(const char *path)
 {
 	char *data;
 	size_t len;
+
 	if (!ct_file_exists(path))
 		return CT_OK;
 	CT_TRY(ct_file_read(path, MAX_SCRIPT_BYTES, &data, &len));
@@ -138,6 +143,7 @@ static enum ct_status submit(const char *path)
 	enum ct_status st = ct_subprocess_run((const char *const[]){"sbatch", "--parsable", path, NULL},
 					      ct_deadline_in(SUBMIT_NS), &id);
 	const int len = (int)strcspn(ct_str_text(&id), ";\n");
+
 	if (st == CT_OK && len == 0)
 		st = CT_FAIL_HINT(CT_IO, "run squeue --me to see whether the job was submitted",
 				  "sbatch %s succeeded, but did not print the id of the job", path);
@@ -164,6 +170,7 @@ enum ct_status ct_cmd_slurm(const struct ct_cli *cli)
 	struct ct_str text = {0};
 	char *path = NULL, *run_dir = NULL;
 	int64_t nodes;
+
 	CT_TRY(load(cli, &cfg, &nodes));
 	enum ct_status st = CT_NOMEM;
 	if ((run_dir = ct_plan_run_dir(cfg)))
@@ -190,6 +197,7 @@ static enum ct_status show_job(const char *job, ct_json *list)
 {
 	struct ct_str answer = {0};
 	enum ct_status st = ct_slurm_show_job(job, &answer);
+
 	if (st == CT_OK && answer.len > 0)
 		add_jobs(answer.s, list);
 	ct_str_release(&answer);
@@ -201,6 +209,7 @@ static enum ct_status show_own_jobs(ct_json *list)
 	struct ct_str ids = {0};
 	enum ct_status st = ct_slurm_own_jobs(&ids);
 	char *save = NULL, *id = st == CT_OK && ids.len > 0 ? strtok_r(ids.s, "\n", &save) : NULL;
+
 	for (; id && st == CT_OK; id = strtok_r(NULL, "\n", &save))
 		st = show_job(id, list);
 	ct_str_release(&ids);
@@ -212,6 +221,7 @@ enum ct_status ct_cmd_slurm_status(const struct ct_cli *cli)
 	struct ct_str text = {0};
 	ct_json *list;
 	enum ct_status st = CT_OK;
+
 	CT_TRY_ALLOC(list = ct_json_array());
 	for (int i = 0; i < cli->n_args && st == CT_OK; i++)
 		st = show_job(cli->args[i], list);

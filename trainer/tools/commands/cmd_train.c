@@ -13,14 +13,15 @@
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/run/loop/worker.h"
-#include "trainer/tools/report/report.h"
 #include "trainer/tools/cli/cli.h"
 #include "trainer/tools/doctor/doctor.h"
+#include "trainer/tools/report/report.h"
 
 /* Logs how many ranks `launch.procs: auto` starts on GPUs. */
 static enum ct_status say_ranks(const struct ct_config *cfg, const struct ct_ranks *ranks)
 {
 	struct ct_plan_devices d;
+
 	CT_TRY(ct_plan_devices(cfg, &d));
 	if (d.n == 0 || cfg->launch.procs > 0 || cfg->launch.procs_list[0])
 		return CT_OK;
@@ -38,6 +39,7 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	static const char *const needed[] = {"MASTER_ADDR", "MASTER_PORT"};
 	struct ct_stages stages;
 	struct ct_ranks ranks;
+
 	CT_TRY(ct_plan_ranks(cfg, &ranks));
 	CT_TRY(ct_doctor_check_gpus(cfg, &ranks));
 	CT_TRY(ct_plan_check_devices(cfg, ranks.local));
@@ -72,6 +74,7 @@ static enum ct_status train_or_launch(const struct ct_cli *cli, struct ct_config
 {
 	struct ct_identity id;
 	char *run_dir = NULL;
+
 	CT_TRY(ct_cli_identity(cli, cfg, &id));
 	if (id.by != CT_LAUNCHER_NONE) {
 		warn_of_restarts(cfg, &id);
@@ -93,6 +96,7 @@ static void report_unusable(const struct ct_cli *cli)
 	struct ct_config *c = NULL;
 	struct ct_error why;
 	char *run_dir = NULL;
+
 	if (getenv("CTRAIN_STORE") || getenv("RANK"))
 		return;
 	ct_error_save(&why);
@@ -109,6 +113,7 @@ enum ct_status ct_cmd_train(const struct ct_cli *cli)
 {
 	struct ct_config *cfg = NULL;
 	enum ct_status st = ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg);
+
 	if (st < 0) {
 		report_unusable(cli);
 		return st;

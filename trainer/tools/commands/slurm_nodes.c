@@ -20,6 +20,7 @@ static const struct ct_config_set *find_set(const struct ct_cli *cli, const char
 static void warn_without_srun(const struct ct_cli *cli)
 {
 	const char *nodes = getenv("SLURM_JOB_NUM_NODES");
+
 	if (nodes && strcmp(nodes, "1") != 0 && !getenv("SLURM_STEP_ID") && !find_set(cli, "launch.nodes"))
 		CT_WARN("this Slurm job has %s nodes, but ctrain was started without srun and trains on one of them; to use "
 			"all nodes, write srun before ctrain",
@@ -30,15 +31,19 @@ static enum ct_status check_nodes(const struct ct_cli *cli, const struct ct_iden
 {
 	const struct ct_config_set *nodes = find_set(cli, "launch.nodes"), *rank = find_set(cli, "launch.node_rank");
 	int64_t n = 0;
+
 	if (id->by == CT_LAUNCHER_NONE)
 		warn_without_srun(cli);
 	if (id->by != CT_LAUNCHER_SLURM || id->n_nodes < 2)
 		return CT_OK;
 	if (rank) {
-		(void)CT_FAIL(CT_USAGE, "%s %s: srun has started tasks on %d nodes, and each task gets its node from srun "
-			      "(this one is on node %d)", rank->origin, rank->value, id->n_nodes, id->node);
-		ct_error_hint("remove --node-rank; $SLURM_NODEID in a batch script is 0, because the script runs on the first "
-			      "node");
+		(void)CT_FAIL(CT_USAGE,
+			      "%s %s: srun has started tasks on %d nodes, and each task gets its node from srun "
+			      "(this one is on node %d)",
+			      rank->origin, rank->value, id->n_nodes, id->node);
+		ct_error_hint(
+			"remove --node-rank; $SLURM_NODEID in a batch script is 0, because the script runs on the first "
+			"node");
 		return CT_USAGE;
 	}
 	if (!nodes || ct_parse_i64(nodes->value, &n) < 0 || n == id->n_nodes) {
@@ -54,6 +59,7 @@ static enum ct_status check_nodes(const struct ct_cli *cli, const struct ct_iden
 static bool starts_ranks(const struct ct_config *cfg, const struct ct_identity *id)
 {
 	struct ct_plan_devices d = {0};
+
 	if (id->by != CT_LAUNCHER_SLURM || id->world != id->n_nodes || id->local_world != 1)
 		return false;
 	if (cfg->launch.procs_list[0])
@@ -70,6 +76,7 @@ static bool starts_ranks(const struct ct_config *cfg, const struct ct_identity *
 static enum ct_status set_string(char **field, const char *text, size_t len)
 {
 	char *copy = NULL;
+
 	CT_TRY_ALLOC(copy = ct_strndup(text, len));
 	ct_free(*field);
 	*field = copy;
@@ -82,19 +89,19 @@ static enum ct_status set_master(struct ct_config *cfg, const char *init)
 	const struct ct_port_range range = ct_plan_port_range(cfg);
 	char host[256];
 	int port;
+
 	CT_TRY(ct_init_url_endpoint(init, host, sizeof(host), &port));
 	if (range.first > 0)
 		port = range.first + port % (range.last - range.first + 1);
 	if (cfg->launch.master_port == 0)
 		cfg->launch.master_port = port;
-	return cfg->launch.master_addr[0]
-		       ? CT_OK
-		       : set_string(&cfg->launch.master_addr, host, strlen(host));
+	return cfg->launch.master_addr[0] ? CT_OK : set_string(&cfg->launch.master_addr, host, strlen(host));
 }
 
 static enum ct_status set_nodes(struct ct_config *cfg, const struct ct_identity *id)
 {
 	char run_id[96];
+
 	cfg->launch.nodes = id->n_nodes;
 	cfg->launch.node_rank = id->node;
 	/* Processes of an earlier start of the job are refused. "#" would separate attempts of the same start. */

@@ -74,8 +74,8 @@ static void count_tag(struct ct_data_findings *f, enum ct_finding_kind kind, con
 		t->n++;
 }
 
-static enum ct_status add(struct ct_data_findings *f, const struct ct_data_finding *like, const char *where, const char *key,
-			  const char *reason)
+static enum ct_status add(struct ct_data_findings *f, const struct ct_data_finding *like, const char *where,
+			  const char *key, const char *reason)
 {
 	struct ct_data_finding *v;
 
@@ -171,7 +171,8 @@ static void *check_main(void *arg)
 	return NULL;
 }
 
-/* Splits a message such as "train-000003.tar: key \"b\" at byte 1024: label: ...". The reason starts at the first tag. */
+/* Splits a message such as "train-000003.tar: key \"b\" at byte 1024: label: ...". The reason starts at the first tag.
+ */
 static char *find_reason(char *text)
 {
 	for (char *at = text; (at = strstr(at, ": ")); at++) {

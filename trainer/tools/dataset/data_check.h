@@ -31,7 +31,8 @@ struct ct_data_finding_tag {
 };
 
 struct ct_data_findings {
-	struct ct_data_finding *v; /* for each set: damaged shards, then unreadable samples in order, then skipped samples */
+	struct ct_data_finding
+		*v; /* for each set: damaged shards, then unreadable samples in order, then skipped samples */
 	size_t n, cap;
 	size_t counts[CT_FINDING_KINDS];
 	struct ct_data_finding_tag tags[CT_MAX_TAGS];
@@ -44,7 +45,8 @@ enum ct_status ct_data_findings_write(const struct ct_data_findings *f, bool jso
 
 /* Adds a damaged shard. text has the form "PATH: TAG: ...", as passed to ct_dataset_spec.on_damaged. set is borrowed
  * until the findings are released. */
-enum ct_status ct_data_findings_add_damaged(struct ct_data_findings *f, const char *set, const char *text) CT_MUST_CHECK;
+enum ct_status ct_data_findings_add_damaged(struct ct_data_findings *f, const char *set,
+					    const char *text) CT_MUST_CHECK;
 
 struct ct_data_check {
 	const char *set; /* borrowed until the findings are released */
@@ -58,8 +60,8 @@ struct ct_data_check {
 /* Appends the findings to `out`. An invalid sample is a finding; it does not make this function fail. */
 enum ct_status ct_data_check(const struct ct_data_check *c, struct ct_data_findings *out) CT_MUST_CHECK;
 
-/* If the classes are the 1,000 of ImageNet (ILSVRC 2012), writes how the number of samples compares with that of the complete
- * training or validation set; otherwise "". `set` is "train", "val", or a path. */
+/* If the classes are the 1,000 of ImageNet (ILSVRC 2012), writes how the number of samples compares with that of the
+ * complete training or validation set; otherwise "". `set` is "train", "val", or a path. */
 void ct_imagenet_note(const ct_dataset *d, const char *set, char *text, size_t len);
 
 #endif

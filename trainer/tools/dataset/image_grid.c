@@ -5,7 +5,14 @@
 
 #include "base/mem.h"
 
-enum { GAP = 10, PADDING = 5, MAX_SIDE = 32768, LINE = CT_TEXT_HEIGHT + CT_TEXT_DESCENT + 2, TITLE = 2, MAX_CAPTION = 256 };
+enum {
+	GAP = 10,
+	PADDING = 5,
+	MAX_SIDE = 32768,
+	LINE = CT_TEXT_HEIGHT + CT_TEXT_DESCENT + 2,
+	TITLE = 2,
+	MAX_CAPTION = 256
+};
 
 static const uint8_t ink[3] = {22, 25, 31}, muted[3] = {104, 112, 125};
 
@@ -56,11 +63,14 @@ static int cell_y(const struct ct__grid *g, int i)
 	return GAP + title_height(g) + i / g->columns * row_height(g);
 }
 
-void ct_grid_draw(struct ct__grid *g, int i, int left, int top, int out_w, int out_h, const uint8_t *x, int h, int w, int c)
+void ct_grid_draw(struct ct__grid *g, int i, int left, int top, int out_w, int out_h, const uint8_t *x, int h, int w,
+		  int c)
 {
 	for (int y = 0; y < out_h; y++) {
 		const uint8_t *row = x + (size_t)(y * h / out_h) * (size_t)w * (size_t)c;
-		uint8_t *to = g->image.pixels + ((size_t)(cell_y(g, i) + top + y) * (size_t)g->image.w + (size_t)(cell_x(g, i) + left)) * 3;
+		uint8_t *to =
+			g->image.pixels +
+			((size_t)(cell_y(g, i) + top + y) * (size_t)g->image.w + (size_t)(cell_x(g, i) + left)) * 3;
 
 		for (int k = 0; k < out_w; k++, to += 3) {
 			const uint8_t *p = row + (size_t)(k * w / out_w) * (size_t)c;
@@ -87,6 +97,6 @@ void ct_grid_caption(struct ct__grid *g, int i, int line, const char *text)
 		snprintf(cut + bytes, sizeof(cut) - bytes, "..");
 		text = cut;
 	}
-	ct_text_draw(&g->image, cell_x(g, i) + (g->cell_w - width) / 2, cell_y(g, i) + g->cell_h + PADDING + line * LINE * g->dot,
-		     g->dot, line == 0 ? ink : muted, text);
+	ct_text_draw(&g->image, cell_x(g, i) + (g->cell_w - width) / 2,
+		     cell_y(g, i) + g->cell_h + PADDING + line * LINE * g->dot, g->dot, line == 0 ? ink : muted, text);
 }

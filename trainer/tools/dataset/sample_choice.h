@@ -11,10 +11,10 @@ struct ct__choice {
 	int n, columns;
 };
 
-/* Chooses `count` random samples (0: four rows). If there are at most max_columns classes, each column has images of one class,
- * in the order of the classes; otherwise, each image is of another random class. The choice depends only on the seed and on
- * the labels. A data set without classes is treated as one class. out->ids is owned by the caller. */
+/* Chooses `count` random samples (0: four rows). If there are at most max_columns classes, each column has images of
+ * one class, in the order of the classes; otherwise, each image is of another random class. The choice depends only on
+ * the seed and on the labels. A data set without classes is treated as one class. out->ids is owned by the caller. */
 enum ct_status ct_choose_samples(const ct_dataset *d, uint64_t seed, int count, int max_columns,
-				  struct ct__choice *out) CT_MUST_CHECK;
+				 struct ct__choice *out) CT_MUST_CHECK;
 
 #endif

@@ -19,7 +19,8 @@ static const struct ct_check checks[] = {
 	 "Rename the variable.", .judge_node = ct__check_names},
 	{"settings",
 	 "A setting of NCCL or gloo (NCCL_*, GLOO_*) is wrong on this host, for example a network interface that does not exist.",
-	 "Correct or unset the variable; `ctrain info` lists the variables that are set.", .judge_node = ct__check_settings},
+	 "Correct or unset the variable; `ctrain info` lists the variables that are set.",
+	 .judge_node = ct__check_settings},
 	{"master-address",
 	 "A node cannot resolve the master address, or node 0 runs on a host that does not have this address.",
 	 "Pass an address of node 0 to --master-addr on every node; containers: --network host.",
@@ -90,7 +91,8 @@ static const struct ct_check checks[] = {
 	 "Reset the GPU or reboot the host. Until then, do not use the host, or use fewer ranks.",
 	 .judge_node = ct__check_lost},
 	{"xid", "The driver has logged a GPU error (Xid).",
-	 "Look up the number in NVIDIA's Xid catalog. If the error occurs again, stop using the host.", .judge_node = ct__check_xid},
+	 "Look up the number in NVIDIA's Xid catalog. If the error occurs again, stop using the host.",
+	 .judge_node = ct__check_xid},
 };
 
 const struct ct_check *ct_check_at(size_t i)

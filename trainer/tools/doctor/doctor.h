@@ -1,5 +1,6 @@
-/* Doctor: checks before a run whether hosts, network, directories and devices are as the run needs them. It collects facts
- * (collect.h), exchanges them with the other nodes (exchange.h), judges them (checks.h), and reports the findings. */
+/* Doctor: checks before a run whether hosts, network, directories and devices are as the run needs them. It collects
+ * facts (collect.h), exchanges them with the other nodes (exchange.h), judges them (checks.h), and reports the
+ * findings. */
 #ifndef CT_TRAINER_TOOLS_DOCTOR_DOCTOR_H
 #define CT_TRAINER_TOOLS_DOCTOR_DOCTOR_H
 
@@ -12,8 +13,8 @@ struct ct_doctor {
 	double seconds;
 };
 
-/* Runs all checks. With several nodes and o->quick false, compares them: every node must call this. Release *out even on
- * failure. */
+/* Runs all checks. With several nodes and o->quick false, compares them: every node must call this. Release *out even
+ * on failure. */
 enum ct_status ct_doctor_run(const struct ct_collect_opts *o, struct ct_doctor *out) CT_MUST_CHECK;
 /* A table of the nodes, the speeds of their links, and the findings. */
 void ct_doctor_text(const struct ct_doctor *d, struct ct_str *out);

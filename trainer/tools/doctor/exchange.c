@@ -103,8 +103,8 @@ static enum ct_status connect_store(struct exchange *x)
 	return ct_store_connect(host, port, &opts, x->deadline, &x->store);
 }
 
-/* Node 0 needs the run directory for the secret, if there is no other one, and to find out who shares the directory. If it
- * cannot be made, the facts of this node already have the reason. */
+/* Node 0 needs the run directory for the secret, if there is no other one, and to find out who shares the directory. If
+ * it cannot be made, the facts of this node already have the reason. */
 static void make_run_dir(struct exchange *x)
 {
 	if (x->c->self != 0 || ct_file_exists(x->run_dir))

@@ -1,6 +1,6 @@
-/* What doctor knows about the nodes of a run. The files collect_*.c and links.c collect the facts, and the files check_*.c
- * judge them; judging reads nothing but these structs. All structs consist of plain data, without pointers to other
- * facts, so that the nodes can exchange them (facts_json.c). -1: unknown; "": unknown or none. */
+/* What doctor knows about the nodes of a run. The files collect_*.c and links.c collect the facts, and the files
+ * check_*.c judge them; judging reads nothing but these structs. All structs consist of plain data, without pointers to
+ * other facts, so that the nodes can exchange them (facts_json.c). -1: unknown; "": unknown or none. */
 #ifndef CT_TRAINER_TOOLS_DOCTOR_FACTS_H
 #define CT_TRAINER_TOOLS_DOCTOR_FACTS_H
 

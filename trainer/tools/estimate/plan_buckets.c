@@ -7,7 +7,7 @@ enum { ALL_MAX = 24, SHOWN_FIRST = 12, SHOWN_LAST = 8 };
 
 struct bucket_facts {
 	size_t bytes, params;
-	double done; /* share of the backward pass after which the gradients of the bucket are complete */
+	double done;              /* share of the backward pass after which the gradients of the bucket are complete */
 	const char *first, *last; /* names of parameters */
 };
 
@@ -69,8 +69,8 @@ void ct_plan_print_buckets(const struct planned_buckets *p)
 	const struct ct_config *c = p->cfg;
 	size_t total = 0;
 
-	printf("buckets      %d, reduced in this order (first cap %g MiB, cap %g MiB)%s\n", p->n, c->dist.first_bucket_mib,
-	       cap_mib(c),
+	printf("buckets      %d, reduced in this order (first cap %g MiB, cap %g MiB)%s\n", p->n,
+	       c->dist.first_bucket_mib, cap_mib(c),
 	       is_measured(p) ? "; dist.bucket_mib=auto: the cap is chosen at start" : "");
 	printf("  %-4s %10s %-4s %12s %10s  %s\n", "", "MiB", "type", "parameters", "complete", "tensors");
 	for (int i = 0; i < p->n; i++) {

@@ -38,7 +38,8 @@ struct ct__time_request {
 
 /* Parses the value of --step-ms: the milliseconds of the forward pass, the backward pass and the update. */
 enum ct_status ct_parse_step_ms(const char *text, double ms[3]) CT_MUST_CHECK;
-/* Runs a few steps on one rank, for about a second, unless --step-ms gives their time. A failed measurement is no error. */
+/* Runs a few steps on one rank, for about a second, unless --step-ms gives their time. A failed measurement is no
+ * error. */
 enum ct_status ct_plan_time(const struct ct__time_request *r, struct ct_plan_time *out) CT_MUST_CHECK;
 void ct_plan_time_print(const struct ct__time_request *r, const struct ct_plan_time *t);
 ct_json *ct_plan_time_json(const struct ct_plan_time *t);

@@ -12,6 +12,7 @@
 static struct ct_shape largest_input(const struct ct_run_plan *r)
 {
 	struct ct_shape most = r->input;
+
 	for (int i = 0; i < r->n_sizes; i++) {
 		if (r->sizes[i].h * r->sizes[i].w > most.h * most.w) {
 			most.h = r->sizes[i].h;
@@ -39,6 +40,7 @@ static enum ct_status compile(struct planned *p, uint32_t rows, uint32_t eval_ro
 {
 	const bool whole = !p->part;
 	const ct_graph *g = whole ? p->size_graph : p->size_part;
+
 	release_net(p);
 	CT_TRY(ct_net_create(p->engine, whole ? p->graph : p->part, &p->plan.net, &p->net));
 	CT_TRY(ct_program_create_for(p->net, g, (int)rows, CT_TRAIN, &p->program));
@@ -56,7 +58,7 @@ static size_t extend(size_t a, size_t b, double factor)
 {
 	double v = (double)a + ((double)b - (double)a) * (factor - 1);
 
-	return v < (double)a ? a : v > (double)(SIZE_MAX / 4) ? SIZE_MAX / 4 : (size_t)v;
+	return v<(double)a ? a : v>(double)(SIZE_MAX / 4) ? SIZE_MAX / 4 : (size_t)v;
 }
 
 /* Activations and workspace grow linearly with the batch size. If a batch does not fit into the memory of this host,
@@ -107,6 +109,7 @@ static void release_parts(struct planned *p)
 enum ct_status ct_planned_compile_stage(const struct ct_config *c, struct planned *p, int k)
 {
 	const int first = p->first[k], end = p->first[k + 1];
+
 	release_parts(p);
 	if (p->stages.n > 1) {
 		CT_TRY(ct_graph_stage(p->graph, first, end, &p->part));
@@ -125,6 +128,7 @@ enum ct_status ct_planned_compile_stage(const struct ct_config *c, struct planne
 static enum ct_status find_data(const struct ct_config *c, const struct ct_assumed *assumed, struct planned *p)
 {
 	struct ct_data_opening data;
+
 	if (assumed->train > 0) {
 		CT_TRY(ct_assume_info(assumed, c, true, &p->assumed[0]));
 		p->train_info = &p->assumed[0];

@@ -28,10 +28,10 @@ struct planned {
 	bool estimated; /* memory is estimated from smaller batches, because the host has too little memory for these */
 };
 
-/* Makes the plan and compiles the model or, with a pipeline, its first stage. Opens the data, unless `assumed` describes
- * them. *p is zeroed before. Release it even if this function fails. */
+/* Makes the plan and compiles the model or, with a pipeline, its first stage. Opens the data, unless `assumed`
+ * describes them. *p is zeroed before. Release it even if this function fails. */
 enum ct_status ct_planned_make(const struct ct_config *c, const struct ct_assumed *assumed,
-				struct planned *p) CT_MUST_CHECK;
+			       struct planned *p) CT_MUST_CHECK;
 /* Compiles stage k instead of the one that was compiled before. */
 enum ct_status ct_planned_compile_stage(const struct ct_config *c, struct planned *p, int k) CT_MUST_CHECK;
 void ct_planned_release(struct planned *p);

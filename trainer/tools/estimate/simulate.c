@@ -98,8 +98,8 @@ enum ct_status ct_sim_step(const struct ct_sim_work *w, const struct ct_sim_clus
 
 /* ---- changes */
 
-/* Simulates a changed work or cluster. If it has more images per second, relative to `before`, than *gain says, stores the
- * new gain and sets *better. */
+/* Simulates a changed work or cluster. If it has more images per second, relative to `before`, than *gain says, stores
+ * the new gain and sets *better. */
 static enum ct_status try_change(const struct ct_sim_work *w, const struct ct_sim_cluster *c, double before,
 				 double *gain, bool *better)
 {

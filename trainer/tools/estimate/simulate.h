@@ -4,8 +4,8 @@
  * alpha + n beta. The times of all-reduces follow from it, for p ranks on N nodes with M devices each:
  * - RING: 2 (p-1) messages of n/p bytes (Thakur, Rabenseifner, Gropp 2005), of which 2 (N-1) pass a link between nodes
  *   (NCCL, src/graph/tuning.cc). The slowest link of the ring determines the bandwidth.
- * - TREE: NCCL's double binary tree: up and down through M-1 devices and log2 N nodes; each link carries n bytes in each
- *   direction, at 0.92 of its bandwidth.
+ * - TREE: NCCL's double binary tree: up and down through M-1 devices and log2 N nodes; each link carries n bytes in
+ * each direction, at 0.92 of its bandwidth.
  * - FASTEST: the faster one of RING and TREE, as NCCL chooses.
  * - HIER: a reduction within each node, a ring of the nodes, and a broadcast within each node (dist/comm/gloo/hier.c);
  *   for one node, as RING.
@@ -74,8 +74,8 @@ struct ct_sim_change {
 };
 enum { CT_SIM_CHANGES = 5 };
 /* Simulates a larger batch per rank, more accumulation, the best bucket size, a link of twice the speed, and gradients
- * that are reduced in bf16, one at a time. `half` is the work with such gradients, or NULL to leave them out. Stores the
- * changes in *out, in the order of decreasing gain, and their number in *n. */
+ * that are reduced in bf16, one at a time. `half` is the work with such gradients, or NULL to leave them out. Stores
+ * the changes in *out, in the order of decreasing gain, and their number in *n. */
 enum ct_status ct_sim_changes(const struct ct_sim_work *w, const struct ct_sim_work *half,
 			      const struct ct_sim_cluster *c, struct ct_sim_change out[CT_SIM_CHANGES],
 			      int *n) CT_MUST_CHECK;

@@ -172,8 +172,8 @@ static enum ct_status parse_step_ms(const char *text, struct ct_sim_work *w)
 	return CT_OK;
 }
 
-/* The batch of a rank stays the same in all shapes. batch.global is divided among the ranks that this config would start
- * on this machine. */
+/* The batch of a rank stays the same in all shapes. batch.global is divided among the ranks that this config would
+ * start on this machine. */
 static enum ct_status fix_batch(struct ct__simulation *m)
 {
 	struct ct_config *c = m->cfg;
@@ -295,8 +295,8 @@ static enum ct_status run(struct ct__simulation *m)
 		m->advised = -1;
 		return CT_OK;
 	}
-	return ct_sim_changes(work_at(m, m->advised), m->types[m->advised] == CT_F32 ? &m->work[CT__SIM_HALF] : NULL, &c,
-			      m->changes, &m->n_changes);
+	return ct_sim_changes(work_at(m, m->advised), m->types[m->advised] == CT_F32 ? &m->work[CT__SIM_HALF] : NULL,
+			      &c, m->changes, &m->n_changes);
 }
 
 static enum ct_status simulate(struct ct__simulation *m, const struct ct_cli *cli)

@@ -47,9 +47,10 @@ static enum ct_status unknown_link(const char *option, const char *text)
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(table); i++)
 		ct_str_addf(&names, "%s%s", i > 0 ? ", " : "", table[i].name);
-	(void)CT_FAIL(CT_USAGE,
-		      "%s %.40s: expected ALPHA_US,GBPS such as 30,1.17, or NAME[:PORTS] with 1 to %d ports and a name of: %s",
-		      option, text, MAX_PORTS, ct_str_text(&names));
+	(void)CT_FAIL(
+		CT_USAGE,
+		"%s %.40s: expected ALPHA_US,GBPS such as 30,1.17, or NAME[:PORTS] with 1 to %d ports and a name of: %s",
+		option, text, MAX_PORTS, ct_str_text(&names));
 	ct_str_release(&names);
 	return CT_USAGE;
 }
@@ -141,9 +142,8 @@ static enum ct_status add_range(const char *option, const char *all, struct ct_s
 				struct ct_sim_shape *out, int *n)
 {
 	if (from.devices != to.devices && from.nodes != to.nodes)
-		return CT_FAIL(CT_USAGE,
-			       "%s %.60s: in the range %dx%d..%dx%d, only one of the two numbers may change", option,
-			       all, from.nodes, from.devices, to.nodes, to.devices);
+		return CT_FAIL(CT_USAGE, "%s %.60s: in the range %dx%d..%dx%d, only one of the two numbers may change",
+			       option, all, from.nodes, from.devices, to.nodes, to.devices);
 	if (from.devices > to.devices || from.nodes > to.nodes)
 		return CT_FAIL(CT_USAGE, "%s %.60s: the range %dx%d..%dx%d must begin with the smaller shape", option,
 			       all, from.nodes, from.devices, to.nodes, to.devices);

@@ -15,8 +15,8 @@ const char *ct_simulate_algorithm(enum ct_sim_algorithm a)
 static void add_buckets(const struct ct__simulation *m, struct ct_str *out)
 {
 	const struct ct_config *c = m->cfg;
-	const double cap = c->dist.bucket_mib > 0 ? c->dist.bucket_mib
-						  : (double)m->work[CT__SIM_FULL].cap_bytes / (1 << 20);
+	const double cap =
+		c->dist.bucket_mib > 0 ? c->dist.bucket_mib : (double)m->work[CT__SIM_FULL].cap_bytes / (1 << 20);
 
 	ct_str_addf(out, "buckets      first cap %g MiB, cap %g MiB", c->dist.first_bucket_mib, cap);
 	if (c->dist.bucket_mib == CT_CFG_AUTO)
@@ -67,8 +67,8 @@ enum ct_status ct_simulate_print_table(const struct ct__simulation *m)
 	struct ct_str out = {0};
 
 	add_step(m, &out);
-	ct_str_addf(&out, "%14s %7s %14s %10s %10s %11s %13s %11s %12s\n", "nodes x devices", "ranks", "buckets", "step ms",
-		    "comm ms", "exposed ms", "images/s", "efficiency", "training");
+	ct_str_addf(&out, "%14s %7s %14s %10s %10s %11s %13s %11s %12s\n", "nodes x devices", "ranks", "buckets",
+		    "step ms", "comm ms", "exposed ms", "images/s", "efficiency", "training");
 	for (int i = 0; i < m->n_shapes; i++) {
 		const struct ct_sim_shape *s = &m->shapes[i];
 		const struct ct_sim_result *r = &m->results[i];
@@ -84,7 +84,8 @@ enum ct_status ct_simulate_print_table(const struct ct__simulation *m)
 		ct_str_addf(&out, "\nThe efficiency falls below %.0f %% at %dx%d.\n", CT__SIM_GOOD_EFFICIENCY * 100,
 			    m->shapes[m->low].nodes, m->shapes[m->low].devices);
 	else
-		ct_str_addf(&out, "\nThe efficiency is at least %.0f %% for all of these.\n", CT__SIM_GOOD_EFFICIENCY * 100);
+		ct_str_addf(&out, "\nThe efficiency is at least %.0f %% for all of these.\n",
+			    CT__SIM_GOOD_EFFICIENCY * 100);
 	if (m->advised >= 0)
 		ct_str_addf(&out, "Predicted change of the images per second at %dx%d:\n", m->shapes[m->advised].nodes,
 			    m->shapes[m->advised].devices);

@@ -24,7 +24,7 @@ struct ct__simulation {
 	enum ct_dtype types[CT_SIM_MAX_SHAPES]; /* in which gradients are reduced */
 	struct ct_sim_result results[CT_SIM_MAX_SHAPES];
 	uint64_t steps[CT_SIM_MAX_SHAPES]; /* of the complete training; 0: unknown */
-	int n_shapes, low; /* low: the first shape with a low efficiency, or n_shapes */
+	int n_shapes, low;                 /* low: the first shape with a low efficiency, or n_shapes */
 	struct ct_sim_change changes[CT_SIM_CHANGES];
 	int n_changes;
 	int advised; /* the shape to which the changes apply; -1: none */

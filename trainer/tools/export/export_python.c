@@ -1,4 +1,5 @@
-/* Writes a Python module with the model as a torch.nn.Module. It needs nothing but PyTorch, and Pillow to read images. */
+/* Writes a Python module with the model as a torch.nn.Module. It needs nothing but PyTorch, and Pillow to read images.
+ */
 #include <string.h>
 
 #include "trainer/tools/export/export_impl.h"

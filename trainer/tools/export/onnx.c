@@ -1,5 +1,5 @@
-/* Writes ONNX files (github.com/onnx/onnx, onnx.proto and Operators.md): one operator per operation of the graph, in the
- * form for inference. Parameters keep their names. */
+/* Writes ONNX files (github.com/onnx/onnx, onnx.proto and Operators.md): one operator per operation of the graph, in
+ * the form for inference. Parameters keep their names. */
 #include <stdio.h>
 #include <string.h>
 

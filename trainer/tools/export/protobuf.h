@@ -1,6 +1,7 @@
-/* Writes messages in the binary format of Protocol Buffers (the wire format of protobuf.dev/programming-guides/encoding),
- * as far as ONNX files need it. A message is a string to which fields are appended; a nested message is a string of its
- * own that is then appended as a field. Errors are those of struct ct_str. */
+/* Writes messages in the binary format of Protocol Buffers (the wire format of
+ * protobuf.dev/programming-guides/encoding), as far as ONNX files need it. A message is a string to which fields are
+ * appended; a nested message is a string of its own that is then appended as a field. Errors are those of struct
+ * ct_str. */
 #ifndef CT_TRAINER_TOOLS_EXPORT_PROTOBUF_H
 #define CT_TRAINER_TOOLS_EXPORT_PROTOBUF_H
 

@@ -13,6 +13,7 @@ static const char machine_keys[] = "device precision launch.devices launch.threa
 static char *existing(const char *directory, const char *name)
 {
 	char *path = ct_path_join(directory, name);
+
 	if (path && ct_file_exists(path))
 		return path;
 	ct_free(path);
@@ -24,6 +25,7 @@ enum ct_status ct_model_source_use(struct ct_model_source *s, ct_checkpoint_use_
 	const struct ct_model_request *q = s->request;
 	char *list = existing(q->model, "checkpoints");
 	enum ct_status st;
+
 	ct_free(s->weights);
 	s->weights = NULL;
 	if (!list && q->which)
@@ -52,6 +54,7 @@ static enum ct_status read_description(const char *path, void *user)
 {
 	struct ct_model_source *s = user;
 	struct ct_weights_file file;
+
 	CT_TRY(ct_weights_open(path, &file));
 	ct_description_release(&s->description);
 	enum ct_status st = CT_OK;
@@ -70,6 +73,7 @@ static enum ct_status default_config(const struct ct_model_source *s, struct ct_
 	static const char origin[] = "weights";
 	const struct ct_model_request *q = s->request;
 	struct ct_config_set *sets = CT_NEW_ARRAY(struct ct_config_set, q->n_sets + 3);
+
 	CT_TRY_ALLOC(sets);
 	sets[0] = (struct ct_config_set){"model.name", "mlp", origin};
 	sets[1] = (struct ct_config_set){"data.name", "synthetic", origin};
@@ -85,6 +89,7 @@ static enum ct_status load_config(struct ct_model_source *s, const char *run)
 {
 	const struct ct_model_request *q = s->request;
 	char *path;
+
 	if (!q->config && !run) {
 		if (s->description.model.name)
 			return default_config(s, &s->cfg);
@@ -111,6 +116,7 @@ static enum ct_status add_classes(struct ct_model_source *s, const char *run)
 {
 	const char *given = s->cfg->data.classes_file;
 	char *own = run ? existing(run, "classes.txt") : NULL, *listed = NULL;
+
 	if (!own && given[0])
 		CT_TRY_ALLOC(listed = ct_path_join(s->cfg->data.dir, given));
 	const char *path = own ? own : listed;
@@ -129,6 +135,7 @@ static enum ct_status find_outputs(const char *path, void *user)
 {
 	struct ct_model_source *s = user;
 	ct_graph *g;
+
 	CT_TRY(ct_model_build(&s->description.model, &g));
 	enum ct_status st = ct_model_weights_outputs(path, g, &s->description.model.n_outputs);
 	ct_graph_destroy(g);
@@ -140,6 +147,7 @@ static enum ct_status describe_config(struct ct_model_source *s, const char *run
 {
 	struct ct_dataset_info info;
 	struct ct_run_plan plan;
+
 	CT_TRY(ct_plan_foresee_data(s->cfg, &info));
 	if (info.kind != CT_SAMPLE_ENCODED && info.h == 0)
 		return CT_FAIL(CT_CONFIG, "the size of the images is unknown, because data.name=%s does not define it",
@@ -162,6 +170,7 @@ enum ct_status ct_model_source_open(const struct ct_model_request *q, struct ct_
 	char *run = ct_checkpoint_run(q->model);
 	*out = (struct ct_model_source){.request = q};
 	enum ct_status st = open_source(out, run);
+
 	ct_free(run);
 	return st;
 }

@@ -18,8 +18,8 @@ struct ct_model_request {
 struct ct_model_source {
 	const struct ct_model_request *request; /* borrowed */
 	char *weights;                          /* checkpoint directory or .safetensors file */
-	/* The config of the request, else that of the run, else the defaults. Only the keys that say where and how to compute
-	 * are meaningful (device, precision, launch, train.engine, batch.eval). */
+	/* The config of the request, else that of the run, else the defaults. Only the keys that say where and how to
+	 * compute are meaningful (device, precision, launch, train.engine, batch.eval). */
 	struct ct_config *cfg;
 	struct ct_description description; /* model.n_outputs is that of the weights */
 };
@@ -29,8 +29,8 @@ struct ct_model_source {
  * Fails with CT_USAGE if nothing describes the model. Release *out even if this function fails. */
 enum ct_status ct_model_source_open(const struct ct_model_request *q, struct ct_model_source *out) CT_MUST_CHECK;
 void ct_model_source_release(struct ct_model_source *s);
-/* Calls use(path, user) with the path of the weights. Calls it again with another checkpoint if a run that is training has
- * deleted this one meanwhile. */
+/* Calls use(path, user) with the path of the weights. Calls it again with another checkpoint if a run that is training
+ * has deleted this one meanwhile. */
 enum ct_status ct_model_source_use(struct ct_model_source *s, ct_checkpoint_use_fn use, void *user) CT_MUST_CHECK;
 
 #endif

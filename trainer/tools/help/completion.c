@@ -101,83 +101,84 @@ static void add_functions(struct ct_str *out)
 		ct_str_addf(out, "%s ", k.name);
 	ct_str_add(out, "'\n}\n_ctrain_values() {\n\tcase $1 in\n");
 	add_value_cases(out);
-	ct_str_add(out, "\tesac\n}\n"
-			"# Prints the command that the words after the program name start: one or two words, or train.\n"
-			"_ctrain_command() {\n"
-			"\tcase \" $(_ctrain_commands)\" in\n"
-			"\t*\" $1 \"*) ;;\n"
-			"\t*) echo train; return ;;\n"
-			"\tesac\n"
-			"\tcase \" $(_ctrain_subcommands \"$1\")\" in\n"
-			"\t*\" $2 \"*) [ -z \"$2\" ] && echo \"$1\" || echo \"$1 $2\" ;;\n"
-			"\t*) echo \"$1\" ;;\n"
-			"\tesac\n}\n");
+	ct_str_add(out,
+		   "\tesac\n}\n"
+		   "# Prints the command that the words after the program name start: one or two words, or train.\n"
+		   "_ctrain_command() {\n"
+		   "\tcase \" $(_ctrain_commands)\" in\n"
+		   "\t*\" $1 \"*) ;;\n"
+		   "\t*) echo train; return ;;\n"
+		   "\tesac\n"
+		   "\tcase \" $(_ctrain_subcommands \"$1\")\" in\n"
+		   "\t*\" $2 \"*) [ -z \"$2\" ] && echo \"$1\" || echo \"$1 $2\" ;;\n"
+		   "\t*) echo \"$1\" ;;\n"
+		   "\tesac\n}\n");
 }
 
 static void add_bash(struct ct_str *out)
 {
 	add_functions(out);
-	ct_str_add(out,
-		   "_ctrain() {\n"
-		   "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} key=\n"
-		   "\tCOMPREPLY=()\n"
-		   "\t# bash splits KEY=VALUE at the equals sign.\n"
-		   "\tif [ \"$prev\" = = ]; then\n"
-		   "\t\tkey=${COMP_WORDS[COMP_CWORD - 2]}\n"
-		   "\telif [ \"$cur\" = = ]; then\n"
-		   "\t\tkey=$prev cur=\n"
-		   "\tfi\n"
-		   "\tif [ -n \"$key\" ]; then\n"
-		   "\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_ctrain_values \"$key\")\" -- \"$cur\")\n"
-		   "\telif [[ $cur == -* ]]; then\n"
-		   "\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_ctrain_options \"$(_ctrain_command \"${COMP_WORDS[@]:1:2}\")\")\" -- \"$cur\")\n"
-		   "\telif [ \"$COMP_CWORD\" = 1 ]; then\n"
-		   "\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_ctrain_commands)\" -- \"$cur\"; compgen -f -X '!*.yaml' -- \"$cur\"; compgen -d -S / -- \"$cur\")\n"
-		   "\telif [ \"$COMP_CWORD\" = 2 ] && [ -n \"$(_ctrain_subcommands \"$prev\")\" ]; then\n"
-		   "\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_ctrain_subcommands \"$prev\")\" -- \"$cur\")\n"
-		   "\telif [[ ${COMP_WORDS[1]} == help ]]; then\n"
-		   "\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_ctrain_commands) $(_ctrain_keys)\" -- \"$cur\")\n"
-		   "\t\treturn\n"
-		   "\telse\n"
-		   "\t\tmapfile -t COMPREPLY < <(compgen -S = -W \"$(_ctrain_keys)\" -- \"$cur\"; compgen -f -- \"$cur\")\n"
-		   "\tfi\n"
-		   "\tif [ \"${#COMPREPLY[@]}\" = 1 ] && [[ ${COMPREPLY[0]} == *[=/] ]]; then\n"
-		   "\t\tcompopt -o nospace 2>/dev/null\n"
-		   "\tfi\n"
-		   "\treturn 0\n"
-		   "}\n"
-		   "complete -o filenames -F _ctrain ctrain\n");
+	ct_str_add(
+		out,
+		"_ctrain() {\n"
+		"\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} key=\n"
+		"\tCOMPREPLY=()\n"
+		"\t# bash splits KEY=VALUE at the equals sign.\n"
+		"\tif [ \"$prev\" = = ]; then\n"
+		"\t\tkey=${COMP_WORDS[COMP_CWORD - 2]}\n"
+		"\telif [ \"$cur\" = = ]; then\n"
+		"\t\tkey=$prev cur=\n"
+		"\tfi\n"
+		"\tif [ -n \"$key\" ]; then\n"
+		"\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_ctrain_values \"$key\")\" -- \"$cur\")\n"
+		"\telif [[ $cur == -* ]]; then\n"
+		"\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_ctrain_options \"$(_ctrain_command \"${COMP_WORDS[@]:1:2}\")\")\" -- \"$cur\")\n"
+		"\telif [ \"$COMP_CWORD\" = 1 ]; then\n"
+		"\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_ctrain_commands)\" -- \"$cur\"; compgen -f -X '!*.yaml' -- \"$cur\"; compgen -d -S / -- \"$cur\")\n"
+		"\telif [ \"$COMP_CWORD\" = 2 ] && [ -n \"$(_ctrain_subcommands \"$prev\")\" ]; then\n"
+		"\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_ctrain_subcommands \"$prev\")\" -- \"$cur\")\n"
+		"\telif [[ ${COMP_WORDS[1]} == help ]]; then\n"
+		"\t\tmapfile -t COMPREPLY < <(compgen -W \"$(_ctrain_commands) $(_ctrain_keys)\" -- \"$cur\")\n"
+		"\t\treturn\n"
+		"\telse\n"
+		"\t\tmapfile -t COMPREPLY < <(compgen -S = -W \"$(_ctrain_keys)\" -- \"$cur\"; compgen -f -- \"$cur\")\n"
+		"\tfi\n"
+		"\tif [ \"${#COMPREPLY[@]}\" = 1 ] && [[ ${COMPREPLY[0]} == *[=/] ]]; then\n"
+		"\t\tcompopt -o nospace 2>/dev/null\n"
+		"\tfi\n"
+		"\treturn 0\n"
+		"}\n"
+		"complete -o filenames -F _ctrain ctrain\n");
 }
 
 static void add_zsh(struct ct_str *out)
 {
 	ct_str_add(out, "#compdef ctrain\n");
 	add_functions(out);
-	ct_str_add(out,
-		   "_ctrain() {\n"
-		   "\tlocal cur=${words[CURRENT]}\n"
-		   "\tif [[ $cur == *=* ]]; then\n"
-		   "\t\tcompset -P '*='\n"
-		   "\t\tcompadd -- ${=$(_ctrain_values \"${cur%%=*}\")}\n"
-		   "\telif [[ $cur == -* ]]; then\n"
-		   "\t\tcompadd -- ${=$(_ctrain_options \"$(_ctrain_command \"${words[2]}\" \"${words[3]}\")\")}\n"
-		   "\telif (( CURRENT == 2 )); then\n"
-		   "\t\tcompadd -- ${=$(_ctrain_commands)}\n"
-		   "\t\t_files -g '*.(yaml|yml)'\n"
-		   "\telif (( CURRENT == 3 )) && [[ -n $(_ctrain_subcommands \"${words[2]}\") ]]; then\n"
-		   "\t\tcompadd -- ${=$(_ctrain_subcommands \"${words[2]}\")}\n"
-		   "\telif [[ ${words[2]} == help ]]; then\n"
-		   "\t\tcompadd -- ${=$(_ctrain_commands)} ${=$(_ctrain_keys)}\n"
-		   "\telse\n"
-		   "\t\tcompadd -S = -- ${=$(_ctrain_keys)}\n"
-		   "\t\t_files\n"
-		   "\tfi\n"
-		   "}\n"
-		   "if [ \"$funcstack[1]\" = _ctrain ]; then\n"
-		   "\t_ctrain \"$@\"\n"
-		   "else\n"
-		   "\tcompdef _ctrain ctrain\n"
-		   "fi\n");
+	ct_str_add(out, "_ctrain() {\n"
+			"\tlocal cur=${words[CURRENT]}\n"
+			"\tif [[ $cur == *=* ]]; then\n"
+			"\t\tcompset -P '*='\n"
+			"\t\tcompadd -- ${=$(_ctrain_values \"${cur%%=*}\")}\n"
+			"\telif [[ $cur == -* ]]; then\n"
+			"\t\tcompadd -- ${=$(_ctrain_options \"$(_ctrain_command \"${words[2]}\" \"${words[3]}\")\")}\n"
+			"\telif (( CURRENT == 2 )); then\n"
+			"\t\tcompadd -- ${=$(_ctrain_commands)}\n"
+			"\t\t_files -g '*.(yaml|yml)'\n"
+			"\telif (( CURRENT == 3 )) && [[ -n $(_ctrain_subcommands \"${words[2]}\") ]]; then\n"
+			"\t\tcompadd -- ${=$(_ctrain_subcommands \"${words[2]}\")}\n"
+			"\telif [[ ${words[2]} == help ]]; then\n"
+			"\t\tcompadd -- ${=$(_ctrain_commands)} ${=$(_ctrain_keys)}\n"
+			"\telse\n"
+			"\t\tcompadd -S = -- ${=$(_ctrain_keys)}\n"
+			"\t\t_files\n"
+			"\tfi\n"
+			"}\n"
+			"if [ \"$funcstack[1]\" = _ctrain ]; then\n"
+			"\t_ctrain \"$@\"\n"
+			"else\n"
+			"\tcompdef _ctrain ctrain\n"
+			"fi\n");
 }
 
 /* "complete -c ctrain -n CONDITION -a NAME -d DESCRIPTION" */
@@ -209,15 +210,17 @@ static void add_fish(struct ct_str *out)
 	struct ct_config_key k;
 	char condition[64];
 
-	ct_str_add(out, "# Whether the words so far are this command, which is train if they are none.\n"
-			"function _ctrain_is\n"
-			"\tset -l words (commandline -opc)[2..-1]\n"
-			"\tset -l parts (string split ' ' -- $argv[1])\n"
-			"\tif test \"$argv[1]\" = train; and test (count $words) -gt 0; and string match -q '*.y*ml' -- $words[1]\n"
-			"\t\treturn 0\n"
-			"\tend\n"
-			"\ttest \"$words[1..\"(count $parts)\"]\" = \"$argv[1]\"\n"
-			"end\n");
+	ct_str_add(
+		out,
+		"# Whether the words so far are this command, which is train if they are none.\n"
+		"function _ctrain_is\n"
+		"\tset -l words (commandline -opc)[2..-1]\n"
+		"\tset -l parts (string split ' ' -- $argv[1])\n"
+		"\tif test \"$argv[1]\" = train; and test (count $words) -gt 0; and string match -q '*.y*ml' -- $words[1]\n"
+		"\t\treturn 0\n"
+		"\tend\n"
+		"\ttest \"$words[1..\"(count $parts)\"]\" = \"$argv[1]\"\n"
+		"end\n");
 	for (size_t i = 0; (c = ct_command_at(i)); i++) {
 		if (first_of_name(i))
 			add_fish_name(out, "test (count (commandline -opc)) = 1", c->name,
@@ -232,11 +235,14 @@ static void add_fish(struct ct_str *out)
 		struct ct_str name = {0};
 
 		ct_str_addf(&name, "%s=", k.name);
-		add_fish_name(out, "test (count (commandline -opc)) -gt 1; and not _ctrain_is help", ct_str_text(&name), k.doc);
+		add_fish_name(out, "test (count (commandline -opc)) -gt 1; and not _ctrain_is help", ct_str_text(&name),
+			      k.doc);
 		add_fish_name(out, "_ctrain_is help", k.name, k.doc);
 		for (size_t j = 0; k.choices && k.choices[j]; j++)
-			ct_str_addf(out, "complete -c ctrain -n 'string match -q \"%s=*\" -- (commandline -ct)' -a '%s=%s'\n", k.name,
-				    k.name, k.choices[j]);
+			ct_str_addf(
+				out,
+				"complete -c ctrain -n 'string match -q \"%s=*\" -- (commandline -ct)' -a '%s=%s'\n",
+				k.name, k.name, k.choices[j]);
 		ct_str_release(&name);
 	}
 }
@@ -261,7 +267,7 @@ enum ct_status ct_cmd_completion(const struct ct_cli *cli)
 	struct ct_str text = {0};
 
 	if (!ct_help_completion(cli->args[0], &text))
-		return CT_FAIL_HINT(CT_USAGE, "choose bash, zsh or fish", "there is no completion for the shell \"%.40s\"",
-				    cli->args[0]);
+		return CT_FAIL_HINT(CT_USAGE, "choose bash, zsh or fish",
+				    "there is no completion for the shell \"%.40s\"", cli->args[0]);
 	return ct_print_to(cli->out, &text);
 }

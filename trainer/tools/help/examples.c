@@ -67,7 +67,7 @@ static const struct ct_command_text texts[] = {
 	{"explain", NULL, "ctrain explain 5\nctrain explain PEER_LOST"},
 	{"launch", NULL, "ctrain launch --hosts a:4,b:4 configs/mnist_ddp.yaml"},
 	{"import", NULL, "ctrain import \"torchrun --nproc_per_node=4 train_cifar.py --lr 0.1\""},
-	{"bench step", NULL, 
+	{"bench step", NULL,
 	 "ctrain bench step configs/mnist_ddp.yaml --steps 50\n"
 	 "ctrain bench step configs/mnist_ddp.yaml --procs 2 --trace step.json"},
 	{"bench loader", NULL, "ctrain bench loader configs/mnist_ddp.yaml"},

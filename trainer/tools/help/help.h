@@ -17,8 +17,8 @@ const struct ct_command_text *ct_command_text(const struct ct_command *c);
 /* Writes "data pack" for the command. */
 const char *ct_command_name(const struct ct_command *c, char name[40]);
 
-/* Appends the commands, options and keys whose name, description or names in other tools contain the word. Returns their
- * number. */
+/* Appends the commands, options and keys whose name, description or names in other tools contain the word. Returns
+ * their number. */
 size_t ct_help_search(const char *word, struct ct_str *out);
 /* Appends the man page ctrain(1), in roff. */
 void ct_help_man(struct ct_str *out);

@@ -71,16 +71,15 @@ static void add_overview(struct ct_str *out)
 		add_entry(out, ct_command_name(c, name), c->doc);
 	ct_str_add(out, "\nlaunch options (torchrun's names also work; '-' and '_' are equivalent)\n");
 	add_options(out, CT_OPT_SETS);
-	ct_str_add(out,
-		   "\nKEY=VALUE sets any key of the configuration: optim.lr=0.1, train.epochs=3,\n"
-		   "model.hidden=[256,128]. `ctrain help COMMAND` shows a command's options and\n"
-		   "examples, `ctrain help optim.lr` or `ctrain help optim` explains keys, and\n"
-		   "`ctrain help --search WORD` searches commands, options and keys.\n"
-		   "Precedence: command line > environment (CTRAIN_LOG) > file > default\n"
-		   "($CTRAIN_DATA changes the default of data.dir).\n\n"
-		   "exit codes: 0 done, 1 compared runs differ, 2 usage or configuration, 3 data,\n"
-		   "4 device, 5 communication or lost rank, 6 NaN or Inf, 7 file system, 70 bug,\n"
-		   "75 stopped by a signal after saving: run the same command again to continue\n");
+	ct_str_add(out, "\nKEY=VALUE sets any key of the configuration: optim.lr=0.1, train.epochs=3,\n"
+			"model.hidden=[256,128]. `ctrain help COMMAND` shows a command's options and\n"
+			"examples, `ctrain help optim.lr` or `ctrain help optim` explains keys, and\n"
+			"`ctrain help --search WORD` searches commands, options and keys.\n"
+			"Precedence: command line > environment (CTRAIN_LOG) > file > default\n"
+			"($CTRAIN_DATA changes the default of data.dir).\n\n"
+			"exit codes: 0 done, 1 compared runs differ, 2 usage or configuration, 3 data,\n"
+			"4 device, 5 communication or lost rank, 6 NaN or Inf, 7 file system, 70 bug,\n"
+			"75 stopped by a signal after saving: run the same command again to continue\n");
 }
 
 static void add_examples(struct ct_str *out, const char *examples)

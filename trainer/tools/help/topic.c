@@ -48,10 +48,10 @@ static const char *near_command(const char *word, const char *parent)
 /* Returns the command that has this name in other programs, or NULL. */
 static const char *other_name(const char *word)
 {
-	static const char *const names[][2] = {{"fit", "train"},     {"run", "train"},	 {"test", "eval"},
-					       {"validate", "eval"}, {"val", "eval"},	 {"new", "init"},
+	static const char *const names[][2] = {{"fit", "train"},     {"run", "train"},     {"test", "eval"},
+					       {"validate", "eval"}, {"val", "eval"},      {"new", "init"},
 					       {"create", "init"},   {"infer", "predict"}, {"list", "runs"},
-					       {"ls", "runs"},	     {"diff", "compare"},  {"summary", "plan"}};
+					       {"ls", "runs"},       {"diff", "compare"},  {"summary", "plan"}};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(names); i++) {
 		if (strcmp(word, names[i][0]) == 0)
@@ -60,8 +60,8 @@ static const char *other_name(const char *word)
 	return NULL;
 }
 
-/* Adds the hint for a word that has a meaning in other programs: a script, a launcher, or a model. Returns false if there is
- * none. */
+/* Adds the hint for a word that has a meaning in other programs: a script, a launcher, or a model. Returns false if
+ * there is none. */
 static bool hint_at_other(const char *word)
 {
 	static const char *const launchers[] = {"python", "python3", "torchrun", "accelerate",

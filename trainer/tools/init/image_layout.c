@@ -55,8 +55,9 @@ static enum ct_status one_class(const char *dir, const char *name)
 			     dir, name, n);
 		ct_error_hint("if these are the classes: ctrain init %s", below);
 	} else if (st == CT_OK) {
-		st = CT_FAIL_HINT(CT_DATA, "a classifier needs at least two classes: add a directory for what is not in this one",
-				  "%s contains only one class directory, \"%s\"", dir, name);
+		st = CT_FAIL_HINT(
+			CT_DATA, "a classifier needs at least two classes: add a directory for what is not in this one",
+			"%s contains only one class directory, \"%s\"", dir, name);
 	}
 	ct_dir_list_free(names, n);
 	ct_free(below);
@@ -81,7 +82,8 @@ static enum ct_status check_classes(const char *dir)
 
 static enum ct_status find_classes(struct ct_layout *l)
 {
-	static const char *const trains[] = {"train", "training"}, *const vals[] = {"val", "valid", "validation", "test"};
+	static const char *const trains[] = {"train", "training"}, *const vals[] = {"val", "valid", "validation",
+										    "test"};
 	enum ct_status st;
 	char **names, *classes;
 	size_t n;
@@ -99,8 +101,8 @@ static enum ct_status find_classes(struct ct_layout *l)
 	return st;
 }
 
-/* Finds the files with labels, or else the class directories. *unused: why a file that appears to be a list of labels is
- * not used; its status is CT_OK if there is no such file. */
+/* Finds the files with labels, or else the class directories. *unused: why a file that appears to be a list of labels
+ * is not used; its status is CT_OK if there is no such file. */
 static enum ct_status find_any(struct ct_layout *l, struct ct_error *unused)
 {
 	struct ct__no_labels in_dir = {0}, beside = {0};
@@ -130,10 +132,11 @@ static enum ct_status find_dir(const char *dir, struct ct_layout *out)
 {
 	*out = (struct ct_layout){.train = "."};
 	if (!realpath(dir, out->dir))
-		return CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open the directory %s: %s",
-			       dir, strerror(errno));
+		return CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO,
+			       "cannot open the directory %s: %s", dir, strerror(errno));
 	if (!ct_utf8_valid(out->dir, strlen(out->dir)))
-		return CT_FAIL_HINT(CT_DATA, "rename the directory", "%s: the path is not valid UTF-8, as YAML requires", dir);
+		return CT_FAIL_HINT(CT_DATA, "rename the directory",
+				    "%s: the path is not valid UTF-8, as YAML requires", dir);
 	return CT_OK;
 }
 
@@ -158,14 +161,15 @@ void ct_layout_find_list(const char *dir, struct ct_layout *out, struct ct_error
 
 enum ct_status ct_layout_open(const struct ct_layout *l, bool train, ct_dataset **out)
 {
-	const struct ct_dataset_spec spec = {.name = "imagefolder",
-					     .dir = l->dir,
-					     .path = train || !l->val[0] ? l->train : l->val,
-					     .classes_of = l->train,
-					     .labels = l->labels[0] ? !train && l->val_labels[0] ? l->val_labels : l->labels : NULL,
-					     .train_labels = l->labels,
-					     .threads = ct_cpu_count(),
-					     .train = train};
+	const struct ct_dataset_spec spec = {
+		.name = "imagefolder",
+		.dir = l->dir,
+		.path = train || !l->val[0] ? l->train : l->val,
+		.classes_of = l->train,
+		.labels = l->labels[0] ? !train && l->val_labels[0] ? l->val_labels : l->labels : NULL,
+		.train_labels = l->labels,
+		.threads = ct_cpu_count(),
+		.train = train};
 
 	return ct_dataset_open(&spec, out);
 }

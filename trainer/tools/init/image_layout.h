@@ -19,14 +19,15 @@ struct ct_layout {
 };
 
 /* Accepts DIR/CLASS/IMAGE, and DIR/train/CLASS/IMAGE with or without DIR/val/CLASS/IMAGE. The directories may also be
- * called training, and valid, validation or test. Before that, looks for CSV files with labels (data/files/label_list.h) in
- * DIR, whose images are in DIR or in a directory in it, and, if DIR contains no class directories, beside DIR.
+ * called training, and valid, validation or test. Before that, looks for CSV files with labels
+ * (data/files/label_list.h) in DIR, whose images are in DIR or in a directory in it, and, if DIR contains no class
+ * directories, beside DIR.
  *
  * labels: the file to use; "none": do not look for such files; NULL: find them. Fails with CT_DATA or CT_NOT_FOUND; the
  * message names the directory or the file, and the hint says what to change. */
 enum ct_status ct_layout_find(const char *dir, const char *labels, struct ct_layout *out) CT_MUST_CHECK;
-/* Finds the list of labels that ct_layout_find(dir, NULL, out) uses. If there is none, out->labels is empty; *unused is then
- * the reason why a CSV file that appears to be such a list cannot be used, or its status is CT_OK. */
+/* Finds the list of labels that ct_layout_find(dir, NULL, out) uses. If there is none, out->labels is empty; *unused is
+ * then the reason why a CSV file that appears to be such a list cannot be used, or its status is CT_OK. */
 void ct_layout_find_list(const char *dir, struct ct_layout *out, struct ct_error *unused);
 /* Opens the training or the evaluation data of the layout, which must have them. */
 enum ct_status ct_layout_open(const struct ct_layout *l, bool train, ct_dataset **out) CT_MUST_CHECK;

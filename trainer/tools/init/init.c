@@ -10,9 +10,9 @@
 #include "base/thread.h"
 #include "trainer/config/config.h"
 
-#define SAMPLE 2000      /* images to decode */
-#define SHOWN 5          /* damaged images to print */
-#define UNBALANCED 10      /* ratio of the class sizes from which a remark is printed */
+#define SAMPLE 2000   /* images to decode */
+#define SHOWN 5       /* damaged images to print */
+#define UNBALANCED 10 /* ratio of the class sizes from which a remark is printed */
 
 static void find_device(struct ct_init_facts *f)
 {
@@ -99,21 +99,24 @@ static void print_found(const struct ct_init_facts *f, const struct ct_recipe *r
 	const struct ct_survey *s = &f->survey;
 	const struct ct_layout *l = &f->layout;
 
-	printf("found     %d classes, %u images%s in %s%s%s\n", s->n_classes, f->n, l->has_val ? " for training" : "", l->dir,
-	       l->train[0] == '.' ? "" : "/", l->train[0] == '.' ? "" : l->train);
+	printf("found     %d classes, %u images%s in %s%s%s\n", s->n_classes, f->n, l->has_val ? " for training" : "",
+	       l->dir, l->train[0] == '.' ? "" : "/", l->train[0] == '.' ? "" : l->train);
 	if (l->labels[0])
-		printf("labels    from %s: images in column \"%s\", classes in column \"%s\"\n", l->labels, l->image_column,
-		       l->class_column);
+		printf("labels    from %s: images in column \"%s\", classes in column \"%s\"\n", l->labels,
+		       l->image_column, l->class_column);
 	printf("classes   from %u images (%s) to %u (%s)%s\n", f->n_smallest, f->smallest, f->n_largest, f->largest,
-	       f->n_largest > (uint64_t)UNBALANCED * f->n_smallest ? ": unbalanced, so look at the accuracy of each class" : "");
-	printf("sizes     %.0f x %.0f pixels (median); width %.0f to %.0f, height %.0f to %.0f%s", f->width[1], f->height[1],
-	       f->width[0], f->width[2], f->height[0], f->height[2], s->n < f->n ? "" : "\n");
+	       f->n_largest > (uint64_t)UNBALANCED * f->n_smallest
+		       ? ": unbalanced, so look at the accuracy of each class"
+		       : "");
+	printf("sizes     %.0f x %.0f pixels (median); width %.0f to %.0f, height %.0f to %.0f%s", f->width[1],
+	       f->height[1], f->width[0], f->width[2], f->height[0], f->height[2], s->n < f->n ? "" : "\n");
 	if (s->n < f->n)
 		printf(", of %u sampled images\n", s->n);
 	printf("color     mean %.4f %.4f %.4f, standard deviation %.4f %.4f %.4f\n", s->mean[0], s->mean[1], s->mean[2],
 	       s->std[0], s->std[1], s->std[2]);
 	if (l->split_column[0])
-		printf("evaluate  on %u images of the same file, which column \"%s\" selects\n", f->n_val, l->split_column);
+		printf("evaluate  on %u images of the same file, which column \"%s\" selects\n", f->n_val,
+		       l->split_column);
 	else if (l->val_labels[0])
 		printf("evaluate  on %u images of %s\n", f->n_val, l->val_labels);
 	else if (l->has_val)
@@ -213,7 +216,8 @@ enum ct_status ct_init_run(const struct ct_init_opts *o)
 	CT_TRY(ct_layout_find(o->dir, o->labels, &f.layout));
 	CT_TRY_ALLOC(out = o->out ? ct_strdup(o->out) : default_out(o->dir));
 	if (ct_file_exists(out) && !o->force)
-		st = CT_FAIL_HINT(CT_USAGE, "--out writes another file, and --force replaces this one", "%s exists", out);
+		st = CT_FAIL_HINT(CT_USAGE, "--out writes another file, and --force replaces this one", "%s exists",
+				  out);
 	else
 		st = ct_layout_open(&f.layout, true, &d);
 	if (st == CT_OK)

@@ -9,20 +9,22 @@
 
 struct ct_init_opts {
 	const char *dir, *labels; /* as for ct_layout_find */
-	const char *out; /* config to write; NULL: NAME.yaml in the current directory, after the name of dir */
-	bool force;      /* replace an existing file */
+	const char *out;          /* config to write; NULL: NAME.yaml in the current directory, after the name of dir */
+	bool force;               /* replace an existing file */
 };
 
-/* Prints what was found and chosen, and the next commands, to standard output. Fails with CT_USAGE if the file exists. */
+/* Prints what was found and chosen, and the next commands, to standard output. Fails with CT_USAGE if the file exists.
+ */
 enum ct_status ct_init_run(const struct ct_init_opts *o) CT_MUST_CHECK;
 
 struct ct_init_facts {
 	struct ct_layout layout;
-	struct ct_survey survey; /* of the training directory */
-	uint32_t n, n_val;       /* images in the training and in the evaluation directory */
+	struct ct_survey survey;    /* of the training directory */
+	uint32_t n, n_val;          /* images in the training and in the evaluation directory */
 	double width[3], height[3]; /* minimum, median, maximum */
 	double short_side;          /* median */
-	const char *largest, *smallest; /* the classes with the most and the fewest images; borrowed from the data set */
+	const char *largest,
+		*smallest; /* the classes with the most and the fewest images; borrowed from the data set */
 	uint32_t n_largest, n_smallest;
 	bool gpu;
 	uint64_t memory_bytes;

@@ -23,7 +23,7 @@ struct list {
 
 struct finder {
 	const struct ct_layout *l;
-	const char *below; /* consider only images in this directory in l->dir; NULL: any */
+	const char *below;  /* consider only images in this directory in l->dir; NULL: any */
 	char **directories; /* [n_directories] in l->dir */
 	size_t n_directories;
 	struct list lists[MAX_LISTS];
@@ -90,7 +90,8 @@ static enum ct_status take_list(struct finder *f, const char *file, const char *
 	struct list *out = &f->lists[f->n];
 
 	if (!root)
-		return CT_FAIL_HINT(CT_DATA, "the names in the file must be relative to this directory, or to a directory in it",
+		return CT_FAIL_HINT(CT_DATA,
+				    "the names in the file must be relative to this directory, or to a directory in it",
 				    "%s:%u: there is no image \"%.160s\" in %s or in a directory in it", path,
 				    list->rows[0].line, list->rows[0].image, f->l->dir);
 	if (f->n == MAX_LISTS)

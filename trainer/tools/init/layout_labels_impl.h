@@ -13,8 +13,8 @@ struct ct__no_labels {
 };
 
 /* Looks for such files in l->dir. If there are none, l->labels stays empty; *why is then about the first file with the
- * columns of a list or, if there is none, about the first file. Fails with CT_DATA if it is not clear which file to use;
- * *why is then the same error. */
+ * columns of a list or, if there is none, about the first file. Fails with CT_DATA if it is not clear which file to
+ * use; *why is then the same error. */
 enum ct_status ct__layout_find_labels(struct ct_layout *l, struct ct__no_labels *why) CT_MUST_CHECK;
 /* The same for files beside l->dir that list images in it. If there are any, l->dir becomes its parent directory. */
 enum ct_status ct__layout_find_labels_beside(struct ct_layout *l, struct ct__no_labels *why) CT_MUST_CHECK;

@@ -1,5 +1,5 @@
-/* Rules of thumb that choose a model, an image size and training parameters for a directory of images. docs/OWN_IMAGES.md
- * describes them. */
+/* Rules of thumb that choose a model, an image size and training parameters for a directory of images.
+ * docs/OWN_IMAGES.md describes them. */
 #ifndef CT_TRAINER_TOOLS_INIT_RECIPE_H
 #define CT_TRAINER_TOOLS_INIT_RECIPE_H
 
@@ -7,11 +7,11 @@
 #include <stdint.h>
 
 struct ct_recipe_facts {
-	uint32_t n;              /* images from which training data is taken */
-	double short_side;       /* median, in pixels */
-	bool has_val;            /* there are separate evaluation images */
-	bool gpu;                /* ctrain can use a GPU of this host */
-	uint64_t memory_bytes;   /* memory of the device; 0: unknown */
+	uint32_t n;            /* images from which training data is taken */
+	double short_side;     /* median, in pixels */
+	bool has_val;          /* there are separate evaluation images */
+	bool gpu;              /* ctrain can use a GPU of this host */
+	uint64_t memory_bytes; /* memory of the device; 0: unknown */
 };
 
 struct ct_recipe {

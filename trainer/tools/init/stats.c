@@ -64,8 +64,8 @@ static enum ct_status add_set(const struct ct_stats_set *s, struct ct_str *out)
 	CT_TRY(quantiles(s, CT_SURVEY_HEIGHT, h));
 	CT_TRY(quantiles(s, CT_SURVEY_ASPECT, a));
 	ct_str_addf(out, "%s: %u images, %d classes\n", s->name, ct_dataset_info(s->data)->n, v->n_classes);
-	ct_str_addf(out, "  width   %.0f to %.0f pixels, median %.0f\n  height  %.0f to %.0f pixels, median %.0f\n", w[0],
-		    w[2], w[1], h[0], h[2], h[1]);
+	ct_str_addf(out, "  width   %.0f to %.0f pixels, median %.0f\n  height  %.0f to %.0f pixels, median %.0f\n",
+		    w[0], w[2], w[1], h[0], h[2], h[1]);
 	ct_str_addf(out, "  width / height  %.2f to %.2f, median %.2f\n", a[0], a[2], a[1]);
 	ct_str_addf(out, "  color   mean %.4f %.4f %.4f, standard deviation %.4f %.4f %.4f\n", v->mean[0], v->mean[1],
 		    v->mean[2], v->std[0], v->std[1], v->std[2]);
@@ -88,10 +88,11 @@ static void add_duplicates(const struct ct_stats_set *sets, const struct ct_dupl
 		ct_str_addf(out, ", %u of them with different labels", d->n_labels);
 	ct_str_add(out, "\n");
 	if (d->n_across)
-		ct_str_addf(out,
-			    "  %u image%s of %s %s also in %s, so the accuracy is too high: remove them from one of the two\n",
-			    d->n_across, ct_plural(d->n_across), sets[1].name, d->n_across == 1 ? "is" : "are",
-			    sets[0].name);
+		ct_str_addf(
+			out,
+			"  %u image%s of %s %s also in %s, so the accuracy is too high: remove them from one of the two\n",
+			d->n_across, ct_plural(d->n_across), sets[1].name, d->n_across == 1 ? "is" : "are",
+			sets[0].name);
 	for (uint32_t g = 0; g < d->n_groups && g < SHOWN; g++) {
 		for (uint32_t i = d->first[g]; i < d->first[g + 1]; i++) {
 			const struct ct_stats_set *s = &sets[d->images[i].set];

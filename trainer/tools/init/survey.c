@@ -15,7 +15,7 @@ struct reading {
 	const struct ct_survey_opts *o;
 	const struct ct_dataset_info *info;
 	struct ct_survey *out;
-	uint32_t first; /* image of the current block */
+	uint32_t first;          /* image of the current block */
 	struct ct_error *errors; /* [BLOCK] of the first image of each range */
 };
 

@@ -1,5 +1,5 @@
-/* Reads the images of a data set and collects facts about them: sizes, pixel statistics, content hashes, damage. Used by
- * `ctrain init` and `ctrain data stats`. */
+/* Reads the images of a data set and collects facts about them: sizes, pixel statistics, content hashes, damage. Used
+ * by `ctrain init` and `ctrain data stats`. */
 #ifndef CT_TRAINER_TOOLS_INIT_SURVEY_H
 #define CT_TRAINER_TOOLS_INIT_SURVEY_H
 
@@ -20,8 +20,8 @@ struct ct_survey_image {
 	int32_t label;
 	int w, h;                      /* 0 if the image is damaged */
 	uint8_t hash[CT_SHA256_BYTES]; /* of the file's bytes, or of the pixels of a set without files */
-	double sum[3], squares[3];     /* means over all pixels of the values and of their squares, for values in 0..1 */
-	char *damage;                  /* the reason why the image cannot be decoded; NULL: it is intact */
+	double sum[3], squares[3]; /* means over all pixels of the values and of their squares, for values in 0..1 */
+	char *damage;              /* the reason why the image cannot be decoded; NULL: it is intact */
 };
 
 struct ct_survey {
@@ -38,8 +38,8 @@ enum ct_status ct_survey_make(const struct ct_survey_opts *o, struct ct_survey *
 void ct_survey_release(struct ct_survey *s);
 
 enum ct_survey_measure { CT_SURVEY_WIDTH, CT_SURVEY_HEIGHT, CT_SURVEY_SHORT_SIDE, CT_SURVEY_ASPECT };
-/* Returns the quantile q (0: minimum, 0.5: median, 1: maximum) of a measure over the intact images; 0 if there are none.
- * The aspect is width / height. */
+/* Returns the quantile q (0: minimum, 0.5: median, 1: maximum) of a measure over the intact images; 0 if there are
+ * none. The aspect is width / height. */
 enum ct_status ct_survey_quantile(const struct ct_survey *s, enum ct_survey_measure m, double q,
 				  double *out) CT_MUST_CHECK;
 

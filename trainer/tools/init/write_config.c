@@ -40,14 +40,17 @@ static void add_head(const struct ct_init_facts *f, const struct ct_recipe *r, c
 	ct_str_addf(out, "model:\n  name: %s", r->model);
 	ct_str_add(out, r->small ? "         # a small network for images of about 32 x 32 pixels\n" : "\n");
 	if (!r->small && r->size <= 64)
-		ct_str_add(out, "  stem: imagenet         # cifar is more accurate for small images, but about 8 times slower\n");
+		ct_str_add(
+			out,
+			"  stem: imagenet         # cifar is more accurate for small images, but about 8 times slower\n");
 	if (!r->small && r->few_images)
-		ct_str_addf(out,
-			    "  # With few images, start from weights that were pretrained on ImageNet: convert torchvision's\n"
-			    "  # %s to safetensors (docs/MODELS.md), remove the three # below, and divide optim.lr by 10.\n"
-			    "  # weights: %s.safetensors\n"
-			    "  # strict: false        # the pretrained classification layer does not fit; train a new one\n",
-			    r->model, r->model);
+		ct_str_addf(
+			out,
+			"  # With few images, start from weights that were pretrained on ImageNet: convert torchvision's\n"
+			"  # %s to safetensors (docs/MODELS.md), remove the three # below, and divide optim.lr by 10.\n"
+			"  # weights: %s.safetensors\n"
+			"  # strict: false        # the pretrained classification layer does not fit; train a new one\n",
+			r->model, r->model);
 }
 
 static void add_labels(const struct ct_layout *l, struct ct_str *out)
@@ -79,7 +82,8 @@ static void add_data(const struct ct_init_facts *f, const struct ct_recipe *r, s
 		add_labels(l, out);
 	ct_str_add(out, "\n  train:\n    path: ");
 	if (l->train[0] == '.')
-		ct_str_addf(out, ".                # the %s are in dir itself", l->labels[0] ? "images" : "class directories");
+		ct_str_addf(out, ".                # the %s are in dir itself",
+			    l->labels[0] ? "images" : "class directories");
 	else
 		add_quoted(l->train, out);
 	ct_str_addf(out, "\n    size: %d              # width and height of training images, in pixels\n", r->size);
@@ -89,18 +93,24 @@ static void add_data(const struct ct_init_facts *f, const struct ct_recipe *r, s
 		ct_str_add(out, "\n");
 	}
 	if (!l->has_val)
-		ct_str_addf(out,
-			    "  val_fraction: %g      # of the images of each class, for evaluation; chosen by run.seed and file names\n",
-			    r->val_fraction);
+		ct_str_addf(
+			out,
+			"  val_fraction: %g      # of the images of each class, for evaluation; chosen by run.seed and file names\n",
+			r->val_fraction);
 	if (r->small)
-		ct_str_addf(out, "%s    resize: %d            # evaluate complete images, without cutting off their border\n",
-			    l->val[0] ? "" : "  val:\n", r->size);
-	ct_str_addf(out,
-		    "  # Mean and standard deviation of the color channels of %u of the images, for values from 0 to 1.\n"
-		    "  mean: [%.4f, %.4f, %.4f]\n  std: [%.4f, %.4f, %.4f]\n",
-		    f->survey.n - f->survey.n_damaged, f->survey.mean[0], f->survey.mean[1], f->survey.mean[2],
-		    fmax(f->survey.std[0], 1e-3), fmax(f->survey.std[1], 1e-3), fmax(f->survey.std[2], 1e-3));
-	ct_str_add(out, "  augment:\n    flip: true             # set this to false if left and right matter, for example for text\n");
+		ct_str_addf(
+			out,
+			"%s    resize: %d            # evaluate complete images, without cutting off their border\n",
+			l->val[0] ? "" : "  val:\n", r->size);
+	ct_str_addf(
+		out,
+		"  # Mean and standard deviation of the color channels of %u of the images, for values from 0 to 1.\n"
+		"  mean: [%.4f, %.4f, %.4f]\n  std: [%.4f, %.4f, %.4f]\n",
+		f->survey.n - f->survey.n_damaged, f->survey.mean[0], f->survey.mean[1], f->survey.mean[2],
+		fmax(f->survey.std[0], 1e-3), fmax(f->survey.std[1], 1e-3), fmax(f->survey.std[2], 1e-3));
+	ct_str_add(
+		out,
+		"  augment:\n    flip: true             # set this to false if left and right matter, for example for text\n");
 	if (r->small)
 		ct_str_add(out, "    area: [1, 1]           # do not crop ...\n    ratio: [1, 1]\n"
 				"    crop_padding: 4        # ... but shift by up to 4 pixels\n");
@@ -111,14 +121,15 @@ static void add_data(const struct ct_init_facts *f, const struct ct_recipe *r, s
 
 static void add_training(const struct ct_recipe *r, struct ct_str *out)
 {
-	ct_str_addf(out,
-		    "\nbatch:\n  global: %-13u  # images per step, over all processes%s\n"
-		    "\noptim:\n  name: sgd\n  lr: %-17g  # 0.1 for a batch of 128 images; change both in the same proportion\n"
-		    "  momentum: 0.9\n  weight_decay: 5e-4\n"
-		    "\nschedule:\n  name: cosine\n  warmup_epochs: %d\n"
-		    "\ntrain:\n  epochs: %d\n",
-		    r->batch, r->less_memory ? "; halved until it fits into the memory" : "", r->lr,
-		    r->warmup_epochs, r->epochs);
+	ct_str_addf(
+		out,
+		"\nbatch:\n  global: %-13u  # images per step, over all processes%s\n"
+		"\noptim:\n  name: sgd\n  lr: %-17g  # 0.1 for a batch of 128 images; change both in the same proportion\n"
+		"  momentum: 0.9\n  weight_decay: 5e-4\n"
+		"\nschedule:\n  name: cosine\n  warmup_epochs: %d\n"
+		"\ntrain:\n  epochs: %d\n",
+		r->batch, r->less_memory ? "; halved until it fits into the memory" : "", r->lr, r->warmup_epochs,
+		r->epochs);
 }
 
 void ct_init_write(const struct ct_init_facts *f, const struct ct_recipe *r, const char *name, struct ct_str *out)

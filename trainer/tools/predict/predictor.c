@@ -16,6 +16,7 @@
 static enum ct_status check_model(const struct ct_predictor *p)
 {
 	const struct ct_description *d = &p->source.description;
+
 	if (d->model.loss == CT_LOSS_MSE)
 		return CT_FAIL(CT_CONFIG, "predict prints classes, but this model predicts numbers (model.loss=mse)");
 	if (d->resize == 0)
@@ -49,6 +50,7 @@ static enum ct_status build(const char *weights, void *predictor)
 				   .input = CT_INPUT_U8_NHWC,
 				   .precision = c->precision,
 				   .autotune = CT_AUTOTUNE_OFF}; /* a few images do not repay it */
+
 	memcpy(opts.mean, d->mean, sizeof(opts.mean));
 	memcpy(opts.std, d->std, sizeof(opts.std));
 	release_net(p);
@@ -106,6 +108,7 @@ struct job {
 static void note_bad(void *user, uint32_t sample, const char *text)
 {
 	struct job *j = user;
+
 	j->errors[sample] = ct_strdup(text);
 }
 
@@ -117,6 +120,7 @@ static const struct ct_shape *input_of(const struct job *j)
 static const void *to_gray(struct job *j, const uint8_t *rgb, uint32_t n)
 {
 	const struct ct_shape *in = input_of(j);
+
 	ct_description_gray(rgb, n * (size_t)in->h * (size_t)in->w, j->gray);
 	return j->gray;
 }
@@ -126,10 +130,13 @@ static void cut_view(struct job *j, const uint8_t *images, uint32_t n, int y0, i
 {
 	const struct ct_shape *in = input_of(j);
 	uint8_t *to = j->view;
+
 	for (uint32_t row = 0; row < n; row++) {
 		const uint8_t *image = images + (size_t)row * (size_t)j->h * (size_t)j->w * 3;
+
 		for (int y = 0; y < in->h; y++) {
 			const uint8_t *from = image + ((size_t)(y0 + y) * (size_t)j->w + (size_t)x0) * 3;
+
 			for (int x = 0; x < in->w; x++, to += 3)
 				memcpy(to, from + 3 * (flip ? in->w - 1 - x : x), 3);
 		}
@@ -141,12 +148,14 @@ static enum ct_status add_view(struct job *j, const uint8_t *rgb, uint32_t n, fl
 {
 	struct ct_predictor *p = j->p;
 	struct ct_batch in = {.n = (int)n, .x = input_of(j)->c == 1 ? to_gray(j, rgb, n) : rgb, .labels = j->labels};
+
 	CT_TRY(ct_program_forward(p->program, &in));
 	int head = ct_graph_node(p->graph, ct_graph_loss(p->graph))->in[0];
 	CT_TRY(ct_program_read(p->program, head, false, j->logits));
 	for (uint32_t row = 0; row < n; row++) {
 		float *x = j->logits + (size_t)row * (size_t)j->n_classes;
 		float *mean = j->mean + (size_t)row * (size_t)j->n_classes;
+
 		ct_softmax(x, j->n_classes);
 		for (int i = 0; i < j->n_classes; i++)
 			mean[i] += weight * x[i];
@@ -161,6 +170,7 @@ static enum ct_status classify(struct job *j, const struct ct_loader_batch *b)
 	const int corner[5][2] = {
 		{(int)rint(bottom / 2.0), (int)rint(right / 2.0)}, {0, 0}, {0, right}, {bottom, 0}, {bottom, right}};
 	const int n_crops = j->views.crops ? 5 : 1, n_flips = j->views.flip ? 2 : 1;
+
 	if (b->n == 0)
 		return CT_OK;
 	memset(j->mean, 0, b->n * (size_t)j->n_classes * sizeof(float));
@@ -178,12 +188,14 @@ static enum ct_status classify(struct job *j, const struct ct_loader_batch *b)
 static enum ct_status run_batches(struct job *j, ct_loader *l, uint32_t n)
 {
 	struct ct_loader_batch b;
+
 	for (uint32_t i = 0; i < n;) {
 		CT_TRY(ct_loader_next(l, CT_FOREVER, &b));
 		CT_TRY(classify(j, &b));
 		/* The samples of a batch are in the order of the list, without unreadable images. */
 		for (uint32_t row = 0, end = i + b.n_global; i < end; i++) {
 			bool good = row < b.n && b.samples[row] == i;
+
 			if (good)
 				ct_top_k(j->mean + (size_t)row++ * (size_t)j->n_classes, j->n_classes, j->best.n,
 					 j->best.label, j->best.probability);
@@ -200,11 +212,12 @@ static enum ct_status run_batches(struct job *j, ct_loader *l, uint32_t n)
 static enum ct_status alloc_job(struct job *j, uint32_t n, size_t rows)
 {
 	const struct ct_shape *in = input_of(j);
+
 	CT_TRY_ALLOC(j->errors = CT_NEW_ARRAY(char *, n));
 	CT_TRY_ALLOC(j->logits = CT_NEW_ARRAY(float, rows *(size_t)j->n_classes));
 	CT_TRY_ALLOC(j->mean = CT_NEW_ARRAY(float, rows *(size_t)j->n_classes));
-	CT_TRY_ALLOC(j->view = CT_NEW_ARRAY(uint8_t, rows * (size_t)in->h * (size_t)in->w * 3));
-	CT_TRY_ALLOC(j->gray = CT_NEW_ARRAY(uint8_t, rows * (size_t)in->h * (size_t)in->w));
+	CT_TRY_ALLOC(j->view = CT_NEW_ARRAY(uint8_t, rows *(size_t)in->h *(size_t)in->w * 3));
+	CT_TRY_ALLOC(j->gray = CT_NEW_ARRAY(uint8_t, rows *(size_t)in->h *(size_t)in->w));
 	CT_TRY_ALLOC(j->labels = CT_NEW_ARRAY(int32_t, rows));
 	j->best.n = j->top < j->n_classes ? j->top : j->n_classes;
 	CT_TRY_ALLOC(j->best.label = CT_NEW_ARRAY(int, (size_t)j->best.n));
@@ -230,6 +243,7 @@ static void release_job(struct job *j, uint32_t n)
 static enum ct_status plan_views(struct job *j, struct ct_transform *t)
 {
 	const struct ct_shape *in = input_of(j);
+
 	if (j->views.crops && t->resize <= in->h && t->resize <= in->w)
 		return CT_FAIL_HINT(
 			CT_USAGE, "use --tta flip",
@@ -266,6 +280,7 @@ enum ct_status ct_predictor_run(struct ct_predictor *p, char *const *paths, uint
 	};
 	ct_dataset *files = NULL;
 	ct_loader *loader = NULL;
+
 	CT_TRY(plan_views(&j, &lo.transform));
 	lo.transform.image.max_pixels = (uint64_t)p->source.cfg->data.max_pixels;
 	CT_TRY(ct_dataset_open_files("imagefolder", paths, n, &files));

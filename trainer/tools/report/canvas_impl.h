@@ -29,7 +29,8 @@ struct ct__pen {
 struct ct__canvas {
 	void (*lines)(struct ct__canvas *c, const struct ct__point *p, size_t n, struct ct__pen pen);
 	void (*rect)(struct ct__canvas *c, double x, double y, double w, double h, int ink, double alpha);
-	/* anchor: the text ends at x (-1), is centered (0), or begins at x (1). y is the baseline. `text` is not trusted. */
+	/* anchor: the text ends at x (-1), is centered (0), or begins at x (1). y is the baseline. `text` is not
+	 * trusted. */
 	void (*text)(struct ct__canvas *c, double x, double y, double size, int anchor, int ink, const char *text);
 };
 

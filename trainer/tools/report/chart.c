@@ -20,8 +20,10 @@ static size_t thin(const struct ct__point *p, size_t n, struct ct__point *out)
 {
 	const size_t groups = MAX_POINTS / 2;
 	size_t k = 0;
+
 	for (size_t g = 0; g < groups; g++) {
 		size_t first = n * g / groups, end = n * (g + 1) / groups, low = first, high = first;
+
 		for (size_t i = first; i < end; i++) {
 			low = p[i].y < p[low].y ? i : low;
 			high = p[i].y > p[high].y ? i : high;
@@ -37,9 +39,11 @@ enum ct_status ct__chart_add(struct ct__chart *c, struct ct__series like, const 
 {
 	struct ct__point *all = CT_NEW_ARRAY(struct ct__point, n);
 	enum ct_status st = all ? CT_OK : CT_NOMEM;
+
 	if (st == CT_OK && c->n == c->cap) {
 		size_t cap = (size_t)c->cap;
 		struct ct__series *grown = ct_array_grow(c->series, (size_t)c->n, &cap, sizeof(*grown));
+
 		if (grown)
 			c->series = grown;
 		else
@@ -58,6 +62,7 @@ enum ct_status ct__chart_add(struct ct__chart *c, struct ct__series like, const 
 	}
 	if (like.n > MAX_POINTS) {
 		struct ct__point *kept = CT_NEW_ARRAY(struct ct__point, MAX_POINTS);
+
 		like.n = kept ? thin(all, like.n, kept) : 0;
 		ct_free(all);
 		all = kept;
@@ -81,6 +86,7 @@ void ct__chart_release(struct ct__chart *c)
 void ct__chart_number(double v, bool share, char *out, size_t size)
 {
 	const double a = fabs(v);
+
 	if (share)
 		snprintf(out, size, "%.4g%%", a < 1e-12 ? 0 : 100 * v);
 	else if (a >= 1e6)
@@ -94,9 +100,11 @@ void ct__chart_number(double v, bool share, char *out, size_t size)
 static void find_range(const struct ct__chart *c, struct ct__plot *plot)
 {
 	double x0 = INFINITY, x1 = -INFINITY, y0 = INFINITY, y1 = -INFINITY;
+
 	for (int s = 0; s < c->n; s++) {
 		for (size_t i = 0; i < c->series[s].n; i++) {
 			const struct ct__point p = c->series[s].p[i];
+
 			x0 = fmin(x0, p.x);
 			x1 = fmax(x1, p.x);
 			y0 = fmin(y0, p.y);
@@ -116,6 +124,7 @@ static void find_range(const struct ct__chart *c, struct ct__plot *plot)
 	const size_t bars = c->n > 0 && c->series[0].bar ? c->series[0].n : 0;
 	if (bars > 0) { /* half of the first and of the last bar */
 		const double first = c->series[0].p[0].x, width = bars > 1 ? c->series[0].p[1].x - first : 1;
+
 		x0 = first - width / 2;
 		x1 += width / 2;
 	}
@@ -147,6 +156,7 @@ static double to_y(const struct ct__plot *p, double v)
 static double tick_step(double range, double n)
 {
 	const double rough = range / n, power = pow(10, floor(log10(rough))), m = rough / power;
+
 	return power * (m > 5 ? 10 : m > 2 ? 5 : m > 1 ? 2 : 1);
 }
 
@@ -154,10 +164,12 @@ static void draw_axes(const struct ct__chart *c, const struct ct__plot *p, struc
 {
 	char label[32];
 	double step = tick_step(p->y1 - p->y0, p->h / 34);
+
 	if (p->log)
 		step = fmax(1, ceil(step));
 	for (double k = ceil(p->y0 / step - 1e-9); k * step <= p->y1 + 1e-9 * step; k++) {
 		const double v = p->log ? pow(10, k * step) : k * step, y = to_y(p, v);
+
 		to->lines(to, (struct ct__point[]){{p->x, y}, {p->x + p->w, y}}, 2,
 			  (struct ct__pen){INK_GRID, 1, 1, false});
 		ct__chart_number(v, c->share, label, sizeof(label));
@@ -180,8 +192,10 @@ static void draw_axes(const struct ct__chart *c, const struct ct__plot *p, struc
 static void draw_legend(const struct ct__chart *c, double x, double right, double y, struct ct__canvas *to)
 {
 	const double least = x + TITLE_SIZE * 0.62 * (double)strlen(c->title) + 12;
+
 	for (int i = c->n - 1; i >= 0; i--) {
 		const struct ct__series *s = &c->series[i];
+
 		if (!s->name)
 			continue;
 		const double width = LETTER * (double)strlen(s->name);
@@ -200,8 +214,10 @@ static void draw_bars(const struct ct__series *s, const struct ct__plot *plot, s
 	const double bottom = plot->y + plot->h;
 	const double space = s->n > 1 ? to_x(plot, s->p[1].x) - to_x(plot, s->p[0].x) : plot->w,
 		     width = fmin(space, MAX_BAR);
+
 	for (size_t i = 0; i < s->n; i++) {
 		const double y = to_y(plot, s->p[i].y), x = to_x(plot, s->p[i].x) - width / 2;
+
 		to->rect(to, x + 0.5, y, width > 3 ? width - 1 : width, bottom - y, s->ink, 1);
 	}
 }
@@ -209,6 +225,7 @@ static void draw_bars(const struct ct__series *s, const struct ct__plot *plot, s
 static void draw_series(const struct ct__series *s, const struct ct__plot *plot, struct ct__canvas *to)
 {
 	struct ct__point p[MAX_POINTS];
+
 	if (s->bar) {
 		draw_bars(s, plot, to);
 		return;
@@ -234,6 +251,7 @@ void ct__chart_draw_plot(const struct ct__chart *c, double x, double y, double w
 void ct__chart_draw(const struct ct__chart *c, double x, double y, double w, double h, struct ct__canvas *to)
 {
 	struct ct__plot plot;
+
 	to->text(to, x + 14, y + 24, TITLE_SIZE, 1, INK_TEXT, c->title);
 	draw_legend(c, x + 14, x + w - RIGHT, y + 24, to);
 	ct__chart_draw_plot(c, x, y + HEADER, w, h - HEADER, to, &plot);

@@ -11,9 +11,9 @@ struct ct__series {
 	int ink;
 	double width, alpha;
 	bool dashed;
-	bool marked;         /* each point is marked with a small square */
-	/* Each point is the top of a bar. Bars of series at the same position are stacked: the values of a series include
-	 * those of the next one. */
+	bool marked; /* each point is marked with a small square */
+	/* Each point is the top of a bar. Bars of series at the same position are stacked: the values of a series
+	 * include those of the next one. */
 	bool bar;
 	struct ct__point *p; /* [n] owned */
 	size_t n;
@@ -36,9 +36,10 @@ struct ct__plot {
 };
 
 /* Adds a series of n points, of which those that are not finite are omitted. If there are more than MAX_POINTS, each
- * group of neighboring points is replaced by its lowest and its highest point. `like` has the name, which is taken, and the
- * properties. */
-enum ct_status ct__chart_add(struct ct__chart *c, struct ct__series like, const struct ct__point *p, size_t n) CT_MUST_CHECK;
+ * group of neighboring points is replaced by its lowest and its highest point. `like` has the name, which is taken, and
+ * the properties. */
+enum ct_status ct__chart_add(struct ct__chart *c, struct ct__series like, const struct ct__point *p,
+			     size_t n) CT_MUST_CHECK;
 void ct__chart_release(struct ct__chart *c);
 /* Draws the chart to the rectangle at (x, y). */
 void ct__chart_draw(const struct ct__chart *c, double x, double y, double w, double h, struct ct__canvas *to);

@@ -15,12 +15,16 @@ enum ct_status ct__results_csv(const struct ct_run_files *r, struct ct_str *out)
 	const struct ct_table *t = &r->epochs, *e = &r->evals, *s = &r->steps;
 	size_t next_eval = 0, next_step = 0;
 	double time = 0;
-	ct_str_add(out, "epoch,time,train/loss,metrics/accuracy_top1,metrics/accuracy_top5,val/loss,lr/pg0,step,images,images_per_sec\n");
+
+	ct_str_add(
+		out,
+		"epoch,time,train/loss,metrics/accuracy_top1,metrics/accuracy_top5,val/loss,lr/pg0,step,images,images_per_sec\n");
 	for (size_t i = 0; i < t->n; i++) {
 		const double step = ct_table_at(t, i, CT_EPOCH_STEP), seconds = ct_table_at(t, i, CT_EPOCH_SECONDS);
 		const size_t eval = last_until(e, CT_EVAL_STEP, step, &next_eval);
 		const size_t line = last_until(s, CT_STEP_STEP, step, &next_step);
 		const bool has_eval = eval != SIZE_MAX && ct_table_at(e, eval, CT_EVAL_STEP) == step;
+
 		time += seconds;
 		const double columns[] = {
 			ct_table_at(t, i, CT_EPOCH_EPOCH) + 1,

@@ -11,6 +11,7 @@ static enum ct_status add_column(struct ct__chart *c, const struct ct_table *t, 
 	struct ct__point *p = t->n > 0 ? CT_NEW_ARRAY(struct ct__point, t->n) : NULL;
 	enum ct_status st = CT_OK;
 	size_t n = 0;
+
 	for (size_t i = 0; p && i < t->n; i++) {
 		p[n] = (struct ct__point){ct_table_at(t, i, step), ct_table_at(t, i, column)};
 		n += isfinite(p[n].y);
@@ -29,6 +30,7 @@ static enum ct_status add_column(struct ct__chart *c, const struct ct_table *t, 
 static enum ct_status add_smoothed(struct ct__chart *c)
 {
 	struct ct__series *raw = &c->series[c->n - 1], like = *raw;
+
 	if (raw->n < SMOOTH_FROM)
 		return CT_OK;
 	struct ct__point *p = CT_NEW_ARRAY(struct ct__point, raw->n);
@@ -53,14 +55,17 @@ static enum ct_status add_smoothed(struct ct__chart *c)
 
 static struct ct__series series(const char *name, int ink)
 {
-	return (struct ct__series){
-		.name = name ? ct_strdup(name) : NULL, .ink = INK_SERIES + ink % N_SERIES_INKS, .width = 1.8, .alpha = 1};
+	return (struct ct__series){.name = name ? ct_strdup(name) : NULL,
+				   .ink = INK_SERIES + ink % N_SERIES_INKS,
+				   .width = 1.8,
+				   .alpha = 1};
 }
 
 static enum ct_status add_loss(struct ct__chart *c, const struct ct_run_files *r, const char *name, int ink)
 {
 	const int before = c->n;
 	struct ct__series eval = series(name ? NULL : "evaluation", name ? ink : 1);
+
 	eval.dashed = name != NULL;
 	eval.marked = true;
 	if (r->steps.n > 0)
@@ -75,6 +80,7 @@ static enum ct_status add_loss(struct ct__chart *c, const struct ct_run_files *r
 static enum ct_status add_accuracy(struct ct__chart *c, const struct ct_run_files *r, const char *name, int ink)
 {
 	struct ct__series top1 = series(name ? name : "top-1", ink), top5 = series("top-5", 1);
+
 	top1.marked = top5.marked = true;
 	CT_TRY(add_column(c, &r->evals, CT_EVAL_STEP, CT_EVAL_TOP1, top1));
 	if (!name)
@@ -91,13 +97,17 @@ static enum ct_status add_times(struct ct__chart *c, const struct ct_table *t)
 	enum { PARTS = 6 };
 	const size_t per_bin = (t->n + BINS - 1) / BINS, bins = t->n > 0 ? t->n / per_bin : 0;
 	struct ct__point p[PARTS][BINS];
+
 	for (size_t b = 0; b < bins; b++) {
 		const size_t first = b * per_bin, end = b + 1 < bins ? first + per_bin : t->n;
 		double below = 0;
+
 		for (int k = 0; k < PARTS; k++) {
 			double sum = 0, step = 0;
+
 			for (size_t i = first; i < end; i++) {
 				const double v = ct_table_at(t, i, CT_STEP_DATA + k);
+
 				sum += isfinite(v) ? v : 0;
 				step += ct_table_at(t, i, CT_STEP_STEP);
 			}
@@ -107,6 +117,7 @@ static enum ct_status add_times(struct ct__chart *c, const struct ct_table *t)
 	}
 	for (int k = PARTS - 1; k >= 0 && bins > 0; k--) {
 		struct ct__series like = series(names[k], inks[k]);
+
 		like.bar = true;
 		CT_TRY(ct__chart_add(c, like, p[k], bins));
 	}
@@ -123,20 +134,25 @@ static enum ct_status add_ranks(struct ct__chart *c, const ct_json *epoch)
 	const size_t n = epoch ? ct_json_len(ct_json_get(epoch, keys[0])) : 0;
 	struct ct__point *p;
 	enum ct_status st = CT_OK;
+
 	if (n < 2 || n > MAX_RANKS)
 		return CT_OK;
-	CT_TRY_ALLOC(p = CT_NEW_ARRAY(struct ct__point, PARTS *n));
+	CT_TRY_ALLOC(p = CT_NEW_ARRAY(struct ct__point, PARTS * n));
 	for (int k = 0; k < PARTS; k++) {
 		const ct_json *list = ct_json_get(epoch, keys[k]);
+
 		for (size_t i = 0; i < n; i++) {
 			double v = 0;
+
 			if (!list || i >= ct_json_len(list) || !ct_json_as_f64(ct_json_at(list, i), &v) || !(v > 0))
 				v = 0;
-			p[(size_t)k * n + i] = (struct ct__point){(double)i, v + (k > 0 ? p[(size_t)(k - 1) * n + i].y : 0)};
+			p[(size_t)k * n + i] =
+				(struct ct__point){(double)i, v + (k > 0 ? p[(size_t)(k - 1) * n + i].y : 0)};
 		}
 	}
 	for (int k = PARTS - 1; k >= 0 && st == CT_OK; k--) {
 		struct ct__series like = series(names[k], inks[k]);
+
 		like.bar = true;
 		st = ct__chart_add(c, like, p + (size_t)k * n, n);
 	}
@@ -159,11 +175,13 @@ enum ct_status ct__curves_make(const struct ct_run_files *runs, const char *cons
 	for (int i = 0; i < n; i++) {
 		const struct ct_run_files *r = &runs[i];
 		const char *name = n > 1 ? names[i] : NULL;
+
 		CT_TRY(add_loss(&charts[CURVE_LOSS], r, name, i));
 		CT_TRY(add_accuracy(&charts[CURVE_ACCURACY], r, name, i));
 		CT_TRY(add_column(&charts[CURVE_LR], &r->steps, CT_STEP_STEP, CT_STEP_LR, series(name, i)));
 		CT_TRY(add_column(&charts[CURVE_RATE], &r->steps, CT_STEP_STEP, CT_STEP_RATE, series(name, i)));
-		CT_TRY(add_column(&charts[CURVE_GRAD_NORM], &r->steps, CT_STEP_STEP, CT_STEP_GRAD_NORM, series(name, i)));
+		CT_TRY(add_column(&charts[CURVE_GRAD_NORM], &r->steps, CT_STEP_STEP, CT_STEP_GRAD_NORM,
+				  series(name, i)));
 	}
 	if (n > 1)
 		return CT_OK;

@@ -10,6 +10,7 @@
 void ct__html_text(struct ct_str *out, const char *text)
 {
 	struct ct_str plain = {0};
+
 	ct_str_add_escaped(&plain, text, strlen(text), MAX_TEXT);
 	for (const char *s = ct_str_text(&plain); *s; s++) {
 		switch (*s) {
@@ -39,11 +40,13 @@ void ct__html_text(struct ct_str *out, const char *text)
 static void add_base64(struct ct_str *out, const uint8_t *p, size_t n)
 {
 	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 	for (size_t i = 0; i < n; i += 3) {
 		const uint32_t v =
 			(uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
 		const char four[4] = {digits[v >> 18], digits[v >> 12 & 63], i + 1 < n ? digits[v >> 6 & 63] : '=',
 				      i + 2 < n ? digits[v & 63] : '='};
+
 		ct_str_add_bytes(out, four, 4);
 	}
 }
@@ -60,6 +63,7 @@ enum ct_status ct__html_begin(struct ct__html *h, const char *title)
 {
 	uint8_t digest[32];
 	struct ct_sha256 sha;
+
 	*h = (struct ct__html){.charts = ct_json_array()};
 	ct_sha256_init(&sha);
 	ct_sha256_update(&sha, ct__page_script, strlen(ct__page_script));
@@ -80,6 +84,7 @@ enum ct_status ct__html_end(struct ct__html *h)
 {
 	struct ct_str json = {0};
 	enum ct_status st = ct_json_dump(h->charts, false, &json);
+
 	ct_str_add(&h->out, "</main>\n<script type=\"application/json\" id=\"charts\">");
 	for (const char *s = ct_str_text(&json); *s; s++) {
 		if (*s == '<') /* nothing in a string may end the script element */
@@ -109,8 +114,10 @@ void ct__html_element(struct ct__html *h, const char *tag, const char *text)
 static ct_json *values_of(const struct ct__series *s, const struct ct__series *below, bool y)
 {
 	ct_json *list = ct_json_array();
+
 	for (size_t i = 0; i < s->n; i++) {
 		const double v = y ? s->p[i].y - (below ? below->p[i].y : 0) : s->p[i].x;
+
 		ct_json_push_f64(list, v);
 	}
 	return list;
@@ -121,6 +128,7 @@ static ct_json *chart_values(const struct ct__chart *c, const struct ct__plot *p
 {
 	const double area[] = {plot->x, plot->y, plot->w, plot->h, plot->x0, plot->x1};
 	ct_json *chart = ct_json_object(), *list = ct_json_array(), *at = ct_json_array();
+
 	for (size_t i = 0; i < CT_ARRAY_LEN(area); i++)
 		ct_json_push_f64(at, area[i]);
 	ct_json_set_str(chart, "title", c->title);
@@ -129,6 +137,7 @@ static ct_json *chart_values(const struct ct__chart *c, const struct ct__plot *p
 	for (int i = 0; i < c->n; i++) {
 		const struct ct__series *s = &c->series[i];
 		ct_json *one = ct_json_object();
+
 		ct_json_set_str(one, "name", s->name ? s->name : "");
 		ct_json_set_i64(one, "ink", s->ink);
 		ct_json_set(one, "x", values_of(s, NULL, false));
@@ -143,12 +152,14 @@ enum ct_status ct__html_chart(struct ct__html *h, const struct ct__chart *c, dou
 {
 	struct ct__svg svg;
 	struct ct__plot plot;
+
 	ct__svg_init(&svg, &h->out);
 	ct_str_add(&h->out, "<figure class=\"card\"><figcaption>");
 	ct__html_element(h, "b", c->title);
 	const bool bars = c->n > 0 && c->series[0].bar; /* the first series is at the top of the bars */
 	for (int i = 0; i < c->n; i++) {
 		const struct ct__series *s = &c->series[bars ? c->n - 1 - i : i];
+
 		if (!s->name)
 			continue;
 		ct_str_addf(&h->out, "<span><i class=\"chip b%d\"></i>", s->ink);

@@ -15,8 +15,8 @@ struct ct__opened_data {
 void ct__report_data_open(const char *run_dir, struct ct__opened_data *o);
 void ct__report_data_close(struct ct__opened_data *o);
 
-/* Add up to 24 samples that were predicted wrongly with the highest probabilities, and the first training samples of epoch 0.
- * Samples that cannot be read are skipped. */
+/* Add up to 24 samples that were predicted wrongly with the highest probabilities, and the first training samples of
+ * epoch 0. Samples that cannot be read are skipped. */
 enum ct_status ct__page_mistakes(struct ct__page *p, const struct ct_image_source *data,
 				 const struct ct_predictions *e) CT_MUST_CHECK;
 enum ct_status ct__page_samples(struct ct__page *p, const struct ct_image_source *data) CT_MUST_CHECK;

@@ -26,6 +26,7 @@ static void mono_cell(struct ct__page *p, const char *text)
 static void config_of_one(struct ct__page *p)
 {
 	const struct ct_run_files *r = &p->runs[0];
+
 	begin_section(p, "Configuration", "config");
 	for (int all = 0; all < 2; all++) {
 		if (all)
@@ -33,6 +34,7 @@ static void config_of_one(struct ct__page *p)
 		ct__page_table(p, "key|value|set by");
 		for (size_t i = 0; i < r->n_settings; i++) {
 			const struct ct_run_setting *s = &r->settings[i];
+
 			if (!all && is_default(s))
 				continue;
 			ct_str_add(&p->html.out, all && !is_default(s) ? "<tr class=\"changed\">" : "<tr>");
@@ -55,13 +57,16 @@ static void run_titles(struct ct__page *p, const char *first)
 	ct_str_add(&p->html.out, "</tr></thead><tbody>\n");
 }
 
-/* Adds the row of a key, if the runs have different values and `differing` is set, or if they are equal and it is not. */
+/* Adds the row of a key, if the runs have different values and `differing` is set, or if they are equal and it is not.
+ */
 static void compare_key(struct ct__page *p, const char *key, bool differing)
 {
 	const struct ct_run_setting *first = ct_run_setting_find(&p->runs[0], key);
 	bool differs = false;
+
 	for (int i = 1; i < p->n; i++) {
 		const struct ct_run_setting *s = ct_run_setting_find(&p->runs[i], key);
+
 		differs |= !s != !first || (s && strcmp(s->value, first->value) != 0);
 	}
 	if (differs != differing)
@@ -70,6 +75,7 @@ static void compare_key(struct ct__page *p, const char *key, bool differing)
 	mono_cell(p, key);
 	for (int i = 0; i < p->n; i++) {
 		const struct ct_run_setting *s = ct_run_setting_find(&p->runs[i], key);
+
 		mono_cell(p, s ? s->value : "");
 	}
 	ct_str_add(&p->html.out, "</tr>\n");
@@ -87,6 +93,7 @@ static void config_of_several(struct ct__page *p)
 			for (size_t i = 0; i < p->runs[k].n_settings; i++) {
 				const char *key = p->runs[k].settings[i].key;
 				bool seen = false;
+
 				for (int j = 0; j < k; j++)
 					seen |= ct_run_setting_find(&p->runs[j], key) != NULL;
 				if (!seen)
@@ -100,6 +107,7 @@ static void config_of_several(struct ct__page *p)
 void ct__page_config(struct ct__page *p)
 {
 	size_t n = 0;
+
 	for (int i = 0; i < p->n; i++)
 		n += p->runs[i].n_settings;
 	if (n > 0 && p->n == 1)
@@ -113,6 +121,7 @@ static void add_member(struct ct__page *p, const ct_json *line, const char *key)
 	const ct_json *v = line ? ct_json_get(line, key) : NULL;
 	double number;
 	int64_t integer;
+
 	if (v && ct_json_as_str(v)) {
 		mono_cell(p, ct_json_as_str(v));
 		return;
@@ -164,6 +173,7 @@ void ct__page_environment(struct ct__page *p)
 		{"digest of the configuration", "config_digest", false},
 		{"digest of the weights", "weights_digest", true},
 	};
+
 	begin_section(p, "Environment", p->n > 1 ? "wider" : "");
 	run_titles(p, "");
 	for (size_t i = 0; i < CT_ARRAY_LEN(rows); i++)

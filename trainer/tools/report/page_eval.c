@@ -27,6 +27,7 @@ static void short_name(const struct ct_run_files *r, int k, char *out, size_t si
 	char buf[24];
 	const char *name = ct__class_name(r, k, buf, sizeof(buf));
 	size_t n = strlen(name);
+
 	if (k >= r->classes.n || n == 0) {
 		snprintf(out, size, "%d", k);
 		return;
@@ -48,6 +49,7 @@ static struct layout lay_out(const struct ct_run_files *r, const struct ct_score
 {
 	size_t longest = 1;
 	char text[48];
+
 	for (int k = 0; k < s->n_classes; k++) {
 		short_name(r, k, text, sizeof(text));
 		longest = strlen(text) > longest ? strlen(text) : longest;
@@ -62,8 +64,10 @@ static void draw_matrix(const struct ct_run_files *r, const struct ct_scores *s,
 {
 	const double left = l.left, top = l.top, cell = l.cell, size = fmin(12, cell * 0.5 + 3);
 	char text[48];
+
 	for (int k = 0; k < s->n_classes; k++) {
 		const double y = top + cell * (k + 0.5) + size * 0.35;
+
 		short_name(r, k, text, sizeof(text));
 		to->text(to, left - 8, y, size, -1, INK_MUTED, text);
 		snprintf(text, sizeof(text), "%d", k);
@@ -71,6 +75,7 @@ static void draw_matrix(const struct ct_run_files *r, const struct ct_scores *s,
 		for (int j = 0; j < s->n_classes; j++) {
 			const uint32_t n = s->confusion[(size_t)k * (size_t)s->n_classes + (size_t)j];
 			const double share = s->classes[k].n > 0 ? (double)n / s->classes[k].n : 0, x = left + cell * j;
+
 			to->rect(to, x + 0.5, top + cell * k + 0.5, cell - 1, cell - 1, INK_GRID, 0.5);
 			if (n == 0)
 				continue;
@@ -96,6 +101,7 @@ static void add_matrix(struct ct__page *p, const struct ct_run_files *r, const s
 {
 	const struct layout l = lay_out(r, s, 0);
 	struct ct__svg svg;
+
 	ct__svg_init(&svg, &p->html.out);
 	begin_figure(p, MATRIX_TITLE, MATRIX_NOTE, l.height, "");
 	draw_matrix(r, s, l, &svg.canvas);
@@ -110,6 +116,7 @@ static enum ct_status write_matrix(const char *dir, const struct ct_run_files *r
 	struct ct__canvas *to = &image.canvas;
 	char *path = ct_path_join(dir, "confusion.png");
 	enum ct_status st = path ? ct__raster_create(&image, SIDE, l.height, 2) : CT_NOMEM;
+
 	if (st == CT_OK) {
 		to->text(to, 14, 24, 14, 1, INK_TEXT, MATRIX_TITLE);
 		to->text(to, SIDE - MATRIX_RIGHT, 24, 11, -1, INK_MUTED, MATRIX_NOTE);
@@ -124,10 +131,12 @@ static enum ct_status write_matrix(const char *dir, const struct ct_run_files *r
 static void add_pairs(struct ct__page *p, const struct ct_run_files *r, const struct ct_scores *s)
 {
 	char a[24], b[24];
+
 	ct_str_add(&p->html.out, "<div class=\"card pad scroll\"><h3>Most frequent mistakes</h3>");
 	ct__page_table(p, "label|prediction|#samples|#of the label");
 	for (uint32_t i = 0; i < s->n_confused && i < MAX_PAIRS; i++) {
 		const struct ct_confused *c = &s->confused[i];
+
 		ct_str_add(&p->html.out, "<tr>");
 		ct__html_element(&p->html, "td", ct__class_name(r, c->label, a, sizeof(a)));
 		ct__html_element(&p->html, "td", ct__class_name(r, c->predicted, b, sizeof(b)));
@@ -144,11 +153,13 @@ static void add_calibration(struct ct__page *p, const struct ct_scores *s)
 	struct ct__svg svg;
 	struct ct__canvas *to = &svg.canvas;
 	char text[48];
+
 	ct__svg_init(&svg, &p->html.out);
 	snprintf(text, sizeof(text), "expected calibration error %.4f", s->calibration_error);
 	begin_figure(p, "Calibration", text, (int)(top + h + 36), "chart");
 	for (int k = 0; k <= 4; k++) {
 		const double y = top + h * (1 - k / 4.0);
+
 		to->lines(to, (struct ct__point[]){{left, y}, {left + w, y}}, 2,
 			  (struct ct__pen){INK_GRID, 1, 1, false});
 		ct__chart_number(k / 4.0, true, text, sizeof(text));
@@ -159,6 +170,7 @@ static void add_calibration(struct ct__page *p, const struct ct_scores *s)
 		 "bars: accuracy, by the probability of the predicted class");
 	for (int i = 0; i < CT_CALIBRATION_BINS; i++) {
 		const double x = left + w * i / CT_CALIBRATION_BINS, bar = w / CT_CALIBRATION_BINS;
+
 		if (s->bins[i].n > 0) /* bins with few samples are faint */
 			to->rect(to, x + 1, top + h * (1 - s->bins[i].accuracy), bar - 2, h * s->bins[i].accuracy,
 				 INK_SERIES, 0.35 + 0.65 * fmin(1, sqrt(10.0 * s->bins[i].n / s->n)));
@@ -178,6 +190,7 @@ static void add_share(struct ct__page *p, double v)
 static void add_classes(struct ct__page *p, const struct ct_run_files *r, const struct ct_scores *s)
 {
 	char name[24];
+
 	ct_str_add(&p->html.out, "<div class=\"card pad scroll classes\"><h3>Classes</h3>");
 	if (s->n_classes > MAX_CLASS_ROWS)
 		ct_str_addf(&p->html.out,
@@ -186,6 +199,7 @@ static void add_classes(struct ct__page *p, const struct ct_run_files *r, const 
 	ct__page_table(p, "#|class|#samples|#precision|#recall|#F1");
 	for (int k = 0; k < s->n_classes && k < MAX_CLASS_ROWS; k++) {
 		const struct ct_class_score *c = &s->classes[k];
+
 		ct_str_addf(&p->html.out, "<tr><td class=\"n\">%d</td>", k);
 		ct__html_element(&p->html, "td", ct__class_name(r, k, name, sizeof(name)));
 		ct_str_addf(&p->html.out, "<td class=\"n\">%u</td>", c->n);
@@ -226,6 +240,7 @@ enum ct_status ct__page_eval(struct ct__page *p, const struct ct_image_source *d
 	struct ct_predictions e = {0};
 	struct ct_scores s = {0};
 	char *dir;
+
 	CT_TRY_ALLOC(dir = ct_path_join(r->dir, "eval"));
 	enum ct_status st = ct_eval_files_load(dir, &e);
 	if (st == CT_OK)

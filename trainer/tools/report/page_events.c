@@ -20,10 +20,12 @@ static void add_seconds(struct ct_str *out, double s)
 static bool describe(const ct_json *line, struct ct_str *out, const char **class)
 {
 	const char *kind = ct_line_str(line, "kind", "");
+
 	*class = "";
 	ct_str_clear(out);
 	if (strcmp(kind, "run") == 0) {
 		const double step = ct_line_f64(line, "resumed_step");
+
 		ct_str_addf(out, "%s with %.0f ranks on %s", step > 0 ? "Resumed from a checkpoint" : "Started",
 			    ct_line_f64(line, "world_size"), ct_line_str(line, "host", "?"));
 	} else if (strcmp(kind, "restart") == 0) {
@@ -46,6 +48,7 @@ static bool describe(const ct_json *line, struct ct_str *out, const char **class
 		add_seconds(out, ct_line_f64(line, "exposed_seconds"));
 	} else if (strcmp(kind, "epoch") == 0) {
 		const double bad = ct_line_f64(line, "bad_samples"), damaged = ct_line_f64(line, "damaged_images");
+
 		*class = "bad";
 		if (!(bad > 0) && !(damaged > 0))
 			return false;
@@ -53,6 +56,7 @@ static bool describe(const ct_json *line, struct ct_str *out, const char **class
 			    ct_line_f64(line, "epoch") + 1, bad, damaged);
 	} else if (strcmp(kind, "end") == 0) {
 		const char *message = ct_line_str(line, "message", NULL);
+
 		*class = message ? "bad" : "";
 		ct_str_addf(out, "End: %s%s%s", ct_line_str(line, "status", "?"), message ? ": " : "",
 			    message ? message : "");
@@ -72,6 +76,7 @@ struct checkpoints {
 static bool checkpoint_follows(const struct ct_run_files *r, size_t i, struct ct_str *text)
 {
 	const char *class;
+
 	for (size_t k = i + 1; is_checkpoint(r->lines[i]) && k < r->n_lines; k++) {
 		if (describe(r->lines[k], text, &class))
 			return is_checkpoint(r->lines[k]);
@@ -95,6 +100,7 @@ static void end_checkpoints(struct checkpoints *c, const ct_json *line, struct c
 static void add_event(struct ct__page *p, const ct_json *line, const char *text, const char *class)
 {
 	const double step = ct_line_f64(line, "step");
+
 	ct_str_add(&p->html.out, "<tr>");
 	ct__page_number(p, isfinite(step) ? step : ct_line_f64(line, "resumed_step"), 15);
 	ct_str_addf(&p->html.out, "<td class=\"%s\">", class);
@@ -108,6 +114,7 @@ static void events_of(struct ct__page *p, const struct ct_run_files *r)
 	struct ct_str text = {0};
 	const char *class;
 	size_t n = 0, i = r->n_lines;
+
 	for (; i > 0 && n < MAX_EVENTS; i--)
 		n += !checkpoint_follows(r, i - 1, &text) && describe(r->lines[i - 1], &text, &class);
 	if (n == MAX_EVENTS)
@@ -116,6 +123,7 @@ static void events_of(struct ct__page *p, const struct ct_run_files *r)
 	for (; i < r->n_lines; i++) {
 		const ct_json *line = r->lines[i];
 		const bool more = checkpoint_follows(r, i, &text);
+
 		if (is_checkpoint(line)) {
 			saved.first = saved.n == 0 ? ct_line_f64(line, "step") : saved.first;
 			saved.waited += ct_line_f64(line, "exposed_seconds");

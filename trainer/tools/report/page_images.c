@@ -8,8 +8,8 @@
 
 enum { MAX_SIDE = 192, PNG_SIDE = 64, QUALITY = 85 };
 
-/* Adds the image rgb [h,w,3] as an <img> element. Large ones are reduced to at most MAX_SIDE pixels: a pixel is the mean of
- * kh rows and kw columns. */
+/* Adds the image rgb [h,w,3] as an <img> element. Large ones are reduced to at most MAX_SIDE pixels: a pixel is the
+ * mean of kh rows and kw columns. */
 static enum ct_status add_image(struct ct__page *p, const uint8_t *rgb, int h, int w)
 {
 	const int k = (fmax(h, w) + MAX_SIDE - 1) / MAX_SIDE, kh = fmin(k, h), kw = fmin(k, w), oh = h / kh,
@@ -17,10 +17,12 @@ static enum ct_status add_image(struct ct__page *p, const uint8_t *rgb, int h, i
 	struct ct_str png = {0};
 	uint8_t *small = NULL, *jpeg = NULL;
 	size_t n = 0;
-	CT_TRY_ALLOC(small = CT_NEW_ARRAY(uint8_t, (size_t)oh * (size_t)ow * 3));
+
+	CT_TRY_ALLOC(small = CT_NEW_ARRAY(uint8_t, (size_t)oh *(size_t)ow * 3));
 	for (int i = 0; i < oh * ow * 3; i++) {
 		const int y = i / 3 / ow * kh, x = i / 3 % ow * kw;
 		unsigned sum = 0;
+
 		for (int j = 0; j < kh * kw; j++)
 			sum += rgb[((size_t)(y + j / kw) * (size_t)w + (size_t)(x + j % kw)) * 3 + (size_t)(i % 3)];
 		small[i] = (uint8_t)(sum / (unsigned)(kh * kw));
@@ -58,6 +60,7 @@ static enum ct_status add_figure(void *user, const struct ct_run_image *image)
 	struct ct__page *p = s->page;
 	const float *row = image->prediction;
 	char name[24];
+
 	if (!s->begun)
 		ct_str_addf(&p->html.out, "<h2>%s</h2>\n<p class=\"note\">%s</p>\n<div class=\"images\">\n", s->title,
 			    s->note);
@@ -89,6 +92,7 @@ enum ct_status ct__page_mistakes(struct ct__page *p, const struct ct_image_sourc
 	struct section s = {.page = p,
 			    .title = "Worst mistakes",
 			    .note = "The label, and below it the wrong prediction with its probability."};
+
 	CT_TRY(ct_run_images_mistakes(data, e, add_figure, &s));
 	end_section(&s);
 	return CT_OK;
@@ -102,6 +106,7 @@ enum ct_status ct__page_samples(struct ct__page *p, const struct ct_image_source
 		.note = data->mixed
 				? "The first images of the first epoch after augmentation, as the model saw them, but without mixup and CutMix."
 				: "The first images of the first epoch after augmentation, as the model saw them."};
+
 	CT_TRY(ct_run_images_samples(data, add_figure, &s));
 	end_section(&s);
 	return CT_OK;
@@ -110,6 +115,7 @@ enum ct_status ct__page_samples(struct ct__page *p, const struct ct_image_source
 static int dims_of(const void *user, int i, int64_t dims[4])
 {
 	struct ct_tensor_desc d;
+
 	if (i >= ct_safetensors_count(user))
 		return -1;
 	ct_safetensors_at(user, i, &d, NULL);
@@ -124,6 +130,7 @@ static enum ct_status add_filters(struct ct__page *p, const struct ct_filters *l
 	struct ct_filters one = *l;
 	struct ct_str png = {0};
 	enum ct_status st = CT_OK;
+
 	one.n = 1;
 	ct_str_add(&p->html.out, "<div class=\"card pad filters\">");
 	for (int k = 0; k < l->n && st == CT_OK; k++) {
@@ -144,6 +151,7 @@ static enum ct_status show_filters(struct ct__page *p, const struct ct_image_sou
 	struct ct_filters l;
 	const int i = ct_run_images_find_filters(data, dims_of, t, &l);
 	float *v;
+
 	if (i < 0)
 		return CT_OK;
 	ct_safetensors_at(t, i, &d, NULL);
@@ -165,11 +173,13 @@ enum ct_status ct__page_filters(struct ct__page *p, const struct ct_image_source
 {
 	static const char *const which[] = {"best", "last"};
 	enum ct_status st = CT_OK;
+
 	if (!data->train && !data->val)
 		return CT_OK;
 	for (int i = 0; i < 2; i++) {
 		char *path;
 		ct_safetensors *t;
+
 		CT_TRY_ALLOC(path = ct_strfmt("%s/checkpoints/%s/model.safetensors", p->runs[0].dir, which[i]));
 		const bool exists = ct_file_exists(path);
 		if (exists && (st = ct_safetensors_open(path, &t)) == CT_OK) {

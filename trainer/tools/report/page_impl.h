@@ -32,7 +32,8 @@ void ct__page_bottleneck(struct ct__page *p);
 /* Return the best accuracy of a run, or NaN, and the seconds of all its processes. */
 double ct__run_best_top1(const struct ct_run_files *r);
 double ct__run_seconds(const struct ct_run_files *r);
-/* Begins a table whose first columns have these titles, separated by '|'. A title that begins with '#' is of numbers. */
+/* Begins a table whose first columns have these titles, separated by '|'. A title that begins with '#' is of numbers.
+ */
 void ct__page_table(struct ct__page *p, const char *titles);
 /* Adds a cell with a number of `digits` significant digits, or an empty one if v is not finite. */
 void ct__page_number(struct ct__page *p, double v, int digits);

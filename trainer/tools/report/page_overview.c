@@ -9,6 +9,7 @@
 double ct__run_best_top1(const struct ct_run_files *r)
 {
 	double best = NAN;
+
 	for (size_t i = 0; i < r->evals.n; i++)
 		best = fmax(best, ct_table_at(&r->evals, i, CT_EVAL_TOP1)); /* fmax ignores NaN */
 	return best;
@@ -17,6 +18,7 @@ double ct__run_best_top1(const struct ct_run_files *r)
 static double best_loss(const struct ct_run_files *r)
 {
 	double best = NAN;
+
 	for (size_t i = 0; i < r->evals.n; i++)
 		best = fmin(best, ct_table_at(&r->evals, i, CT_EVAL_LOSS));
 	return best;
@@ -25,8 +27,10 @@ static double best_loss(const struct ct_run_files *r)
 double ct__run_seconds(const struct ct_run_files *r)
 {
 	double sum = 0;
+
 	for (size_t i = 0; i < r->n_lines; i++) {
 		const double s = ct_line_f64(r->lines[i], "seconds");
+
 		if (strcmp(ct_line_str(r->lines[i], "kind", ""), "end") == 0 && isfinite(s))
 			sum += s;
 	}
@@ -39,6 +43,7 @@ void ct__page_table(struct ct__page *p, const char *titles)
 	for (const char *at = titles; *at;) {
 		const size_t n = strcspn(at, "|");
 		char *title = ct_strndup(at, n);
+
 		ct_str_add(&p->html.out, *at == '#' ? "<th class=\"n\">" : "<th>");
 		ct__html_text(&p->html.out, title ? title + (*at == '#') : "");
 		ct_str_add(&p->html.out, "</th>");
@@ -67,6 +72,7 @@ static void add_percent(struct ct__page *p, double v)
 static void span(double seconds, char *out, size_t size)
 {
 	const long long s = llround(seconds);
+
 	if (seconds < 60)
 		snprintf(out, size, "%.1f s", seconds);
 	else
@@ -84,6 +90,7 @@ static void tile(struct ct__page *p, const char *value, const char *label)
 static void number_tile(struct ct__page *p, double v, bool share, const char *label)
 {
 	char text[32];
+
 	if (!isfinite(v))
 		return;
 	ct__chart_number(v, share, text, sizeof(text));
@@ -98,6 +105,7 @@ static const char *status_of(const struct ct_run_files *r)
 static double steps_of(const struct ct_run_files *r)
 {
 	double last = ct_line_f64(r->end, "step");
+
 	if (!isfinite(last) && r->steps.n > 0)
 		last = ct_table_at(&r->steps, r->steps.n - 1, CT_STEP_STEP);
 	return last;
@@ -108,6 +116,7 @@ static void overview_of_one(struct ct__page *p)
 	const struct ct_run_files *r = &p->runs[0];
 	const double top1 = ct__run_best_top1(r);
 	char text[64];
+
 	ct_str_add(&p->html.out, "<h1>");
 	ct__html_text(&p->html.out, p->names[0]);
 	snprintf(text, sizeof(text), "%.0f", ct_line_f64(r->run, "world_size"));
@@ -142,6 +151,7 @@ static void overview_of_one(struct ct__page *p)
 void ct__page_bottleneck(struct ct__page *p)
 {
 	const char *text = p->n == 1 ? ct_line_str(p->runs[0].epoch, "verdict", "") : "";
+
 	if (!text[0])
 		return;
 	ct_str_add(&p->html.out, "<div class=\"card pad wide\"><h3>Bottleneck in the last epoch</h3>");
@@ -152,10 +162,12 @@ void ct__page_bottleneck(struct ct__page *p)
 static void overview_of_several(struct ct__page *p)
 {
 	char text[64];
+
 	ct_str_addf(&p->html.out, "<h1>%d runs</h1>\n<p class=\"sub\"></p>\n<div class=\"card pad scroll\">", p->n);
 	ct__page_table(p, "run|state|model|data|#best top-1|#lowest loss|#steps|#epochs|#duration|#images/s");
 	for (int i = 0; i < p->n; i++) {
 		const struct ct_run_files *r = &p->runs[i];
+
 		ct_str_addf(&p->html.out, "<tr><td><i class=\"chip b%d\"></i>", INK_SERIES + i % N_SERIES_INKS);
 		ct__html_text(&p->html.out, p->names[i]);
 		ct_str_add(&p->html.out, "</td>");
@@ -191,6 +203,7 @@ static void add_epoch(struct ct__page *p, const struct ct_run_files *r, size_t i
 	const double step = ct_table_at(t, i, CT_EPOCH_STEP);
 	const double seconds = ct_table_at(t, i, CT_EPOCH_SECONDS);
 	bool found = false;
+
 	while (*eval < e->n && ct_table_at(e, *eval, CT_EVAL_STEP) <= step) {
 		found = ct_table_at(e, *eval, CT_EVAL_STEP) == step;
 		(*eval)++;
@@ -211,10 +224,12 @@ static void add_epoch(struct ct__page *p, const struct ct_run_files *r, size_t i
 void ct__page_epochs(struct ct__page *p)
 {
 	enum { MAX_ROWS = 1000 };
+
 	for (int k = 0; k < p->n; k++) {
 		const struct ct_run_files *r = &p->runs[k];
 		const size_t skip = r->epochs.n > MAX_ROWS ? r->epochs.n - MAX_ROWS : 0;
 		size_t eval = 0;
+
 		if (r->epochs.n == 0)
 			continue;
 		ct_str_add(&p->html.out, "<details><summary>Table of epochs");

@@ -1,4 +1,5 @@
-/* Draws charts as pixels (canvas_impl.h). Lines are smooth: a pixel is covered according to its distance from the line. */
+/* Draws charts as pixels (canvas_impl.h). Lines are smooth: a pixel is covered according to its distance from the line.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -6,9 +7,9 @@
 #include "trainer/tools/report/canvas_impl.h"
 
 /* The light colors of the style sheet, by enum ct__ink. */
-static const uint8_t colors[N_INKS][3] = {
-	{22, 25, 31},  {104, 112, 125}, {230, 232, 236}, {255, 255, 255}, {37, 99, 235},   {234, 88, 12},
-	{13, 148, 136}, {147, 51, 234},  {220, 38, 38},   {56, 163, 209},  {148, 163, 184}, {219, 39, 119}};
+static const uint8_t colors[N_INKS][3] = {{22, 25, 31},  {104, 112, 125}, {230, 232, 236}, {255, 255, 255},
+					  {37, 99, 235}, {234, 88, 12},   {13, 148, 136},  {147, 51, 234},
+					  {220, 38, 38}, {56, 163, 209},  {148, 163, 184}, {219, 39, 119}};
 
 static void blend(struct ct__raster *r, int x, int y, int ink, double alpha)
 {
@@ -23,12 +24,14 @@ static double distance(struct ct__point p, struct ct__point a, struct ct__point 
 {
 	const double dx = b.x - a.x, dy = b.y - a.y, n = dx * dx + dy * dy;
 	const double t = n > 0 ? fmin(1, fmax(0, ((p.x - a.x) * dx + (p.y - a.y) * dy) / n)) : 0;
+
 	return hypot(p.x - a.x - t * dx, p.y - a.y - t * dy);
 }
 
 static void segment(struct ct__raster *r, struct ct__point a, struct ct__point b, struct ct__pen pen)
 {
 	const double half = pen.width * r->scale / 2;
+
 	a = (struct ct__point){a.x * r->scale, a.y * r->scale};
 	b = (struct ct__point){b.x * r->scale, b.y * r->scale};
 	const int x0 = (int)fmax(0, fmin(a.x, b.x) - half - 1), x1 = (int)fmin(r->w - 1, fmax(a.x, b.x) + half + 1);
@@ -36,6 +39,7 @@ static void segment(struct ct__raster *r, struct ct__point a, struct ct__point b
 	for (int y = y0; y <= y1; y++) {
 		for (int x = x0; x <= x1; x++) {
 			const double d = distance((struct ct__point){x + 0.5, y + 0.5}, a, b);
+
 			blend(r, x, y, pen.ink, pen.alpha * fmin(1, half + 0.5 - d));
 		}
 	}
@@ -45,12 +49,15 @@ static void lines(struct ct__canvas *c, const struct ct__point *p, size_t n, str
 {
 	enum { DASH = 5 };
 	struct ct__raster *r = (struct ct__raster *)c;
+
 	for (size_t i = 1; i < n; i++) {
 		const double length = hypot(p[i].x - p[i - 1].x, p[i].y - p[i - 1].y);
 		const int parts = pen.dashed ? (int)ceil(length / DASH) : 1;
+
 		for (int k = 0; k < parts; k += 2) {
 			const double from = k / (double)parts, to = fmin(1, (k + 1) / (double)parts);
 			const double dx = p[i].x - p[i - 1].x, dy = p[i].y - p[i - 1].y;
+
 			segment(r, (struct ct__point){p[i - 1].x + from * dx, p[i - 1].y + from * dy},
 				(struct ct__point){p[i - 1].x + to * dx, p[i - 1].y + to * dy}, pen);
 		}
@@ -62,6 +69,7 @@ static void rect(struct ct__canvas *c, double x, double y, double w, double h, i
 	struct ct__raster *r = (struct ct__raster *)c;
 	const int x0 = (int)lrint(x * r->scale), x1 = (int)lrint((x + w) * r->scale);
 	const int y0 = (int)lrint(y * r->scale), y1 = (int)lrint((y + h) * r->scale);
+
 	for (int py = y0; py < y1; py++) {
 		for (int px = x0; px < x1; px++)
 			blend(r, px, py, ink, alpha);

@@ -16,6 +16,7 @@ static enum ct_status add_curves(struct ct__page *p)
 {
 	struct ct__chart charts[N_CURVES] = {0};
 	enum ct_status st = ct__curves_make(p->runs, p->names, p->n, charts);
+
 	ct_str_add(&p->html.out, "<h2>Curves</h2>\n<div class=\"grid\">\n");
 	for (int i = 0; i < N_CURVES; i++) {
 		if (st == CT_OK && charts[i].n > 0)
@@ -32,6 +33,7 @@ static enum ct_status make_page(struct ct__page *p, const struct ct_image_source
 	char *title =
 		p->n == 1 ? ct_strfmt("%s - ctrain report", p->names[0]) : ct_strfmt("%d runs - ctrain report", p->n);
 	enum ct_status st = title ? ct__html_begin(&p->html, title) : CT_NOMEM;
+
 	ct_free(title);
 	CT_TRY(st);
 	ct__page_overview(p);
@@ -60,8 +62,10 @@ static enum ct_status write_page(const struct ct_run_files *runs, int n, const s
 {
 	const char **names = CT_NEW_ARRAY(const char *, (size_t)n);
 	enum ct_status st = names ? CT_OK : CT_NOMEM;
+
 	for (int i = 0; i < n && names; i++) {
 		const struct ct_run_setting *name = ct_run_setting_find(&runs[i], "run.name");
+
 		names[i] = n > 1 || !name || !name->value[0] ? runs[i].dir : name->value;
 	}
 	struct ct__page p = {.runs = runs, .names = names, .n = n};
@@ -84,6 +88,7 @@ enum ct_status ct_report_write(const char *const *run_dirs, int n, const char *o
 {
 	struct ct_run_files *runs = CT_NEW_ARRAY(struct ct_run_files, (size_t)n);
 	enum ct_status st = runs ? CT_OK : CT_NOMEM;
+
 	for (int i = 0; i < n && st == CT_OK; i++)
 		st = ct_run_files_load(run_dirs[i], &runs[i]);
 	if (st == CT_OK)
@@ -99,6 +104,7 @@ static enum ct_status write_csv(const struct ct_run_files *r)
 	struct ct_str text = {0};
 	char *path = ct_path_join(r->dir, "results.csv");
 	enum ct_status st = path ? ct__results_csv(r, &text) : CT_NOMEM;
+
 	if (st == CT_OK)
 		st = ct_file_replace(path, text.s, text.len);
 	ct_str_release(&text);
@@ -115,6 +121,7 @@ static enum ct_status write_png(const struct ct_run_files *r)
 	int n = 0, at = 0;
 	char *path = ct_path_join(r->dir, "results.png");
 	enum ct_status st = path ? ct__curves_make(r, &name, 1, charts) : CT_NOMEM;
+
 	for (int i = 0; i < N_CURVES; i++)
 		n += charts[i].n > 0;
 	if (st == CT_OK && n > 0)
@@ -139,6 +146,7 @@ enum ct_status ct_report_write_run(const char *run_dir, const struct ct_image_so
 	struct ct_run_files r;
 	*path = NULL;
 	enum ct_status st = ct_run_files_load(run_dir, &r);
+
 	if (st == CT_OK && !(*path = ct_path_join(run_dir, "report.html")))
 		st = CT_NOMEM;
 	if (st == CT_OK)

@@ -7,6 +7,7 @@ static enum ct_status open_all(const char *run_dir, struct ct__opened_data *o)
 {
 	struct ct_run_plan p;
 	char *path;
+
 	CT_TRY_ALLOC(path = ct_path_join(run_dir, "config.yaml"));
 	enum ct_status st = ct_config_load(path, NULL, 0, &o->cfg);
 	ct_free(path);
@@ -15,7 +16,8 @@ static enum ct_status open_all(const char *run_dir, struct ct__opened_data *o)
 	if (st == CT_OK && ct_plan_has_val(o->cfg))
 		st = ct_plan_open_data(o->cfg, false, ct_dataset_info(o->train), &o->val);
 	if (st == CT_OK)
-		st = ct_run_plan_make(o->cfg, 1, ct_dataset_info(o->train), o->val ? ct_dataset_info(o->val) : NULL, &p);
+		st = ct_run_plan_make(o->cfg, 1, ct_dataset_info(o->train), o->val ? ct_dataset_info(o->val) : NULL,
+				      &p);
 	if (st == CT_OK)
 		ct_image_source_set(&o->data, o->cfg, &p, o->train, o->val);
 	return st;

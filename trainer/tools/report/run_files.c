@@ -28,9 +28,11 @@ double ct_table_at(const struct ct_table *t, size_t row, int column)
 static enum ct_status add_row(struct ct_table *t, const ct_json *line)
 {
 	const size_t width = (size_t)t->n_columns;
+
 	if (t->n == t->cap) {
 		const size_t cap = t->cap > 0 ? 2 * t->cap : 256;
 		double *v;
+
 		CT_TRY_ALLOC(v = ct_realloc(t->values, cap, width * sizeof(*v)));
 		t->values = v;
 		t->cap = cap;
@@ -44,6 +46,7 @@ static enum ct_status add_row(struct ct_table *t, const ct_json *line)
 const char *ct_line_str(const ct_json *line, const char *key, const char *fallback)
 {
 	const char *s = line ? ct_json_as_str(ct_json_get(line, key)) : NULL;
+
 	return s ? s : fallback;
 }
 
@@ -51,6 +54,7 @@ double ct_line_f64(const ct_json *line, const char *key)
 {
 	double v = NAN;
 	const ct_json *j = line ? ct_json_get(line, key) : NULL;
+
 	return j && ct_json_as_f64(j, &v) ? v : NAN;
 }
 
@@ -68,6 +72,7 @@ static enum ct_status add_line(struct ct_run_files *r, ct_json *line)
 {
 	const char *kind = ct_json_is_object(line) ? ct_line_str(line, "kind", "") : "";
 	enum ct_status st = CT_OK;
+
 	if (strcmp(kind, "step") == 0)
 		st = add_row(&r->steps, line);
 	else if (strcmp(kind, "eval") == 0)
@@ -89,6 +94,7 @@ static enum ct_status add_line(struct ct_run_files *r, ct_json *line)
 	}
 	if (r->n_lines == r->cap_lines) {
 		ct_json **lines = ct_array_grow(r->lines, r->n_lines, &r->cap_lines, sizeof(*lines));
+
 		if (!lines) {
 			ct_json_destroy(line);
 			return CT_NOMEM;
@@ -109,10 +115,12 @@ static enum ct_status load_metrics(struct ct_run_files *r)
 {
 	char *path, *data = NULL;
 	size_t len, bad = 0;
+
 	CT_TRY_ALLOC(path = ct_path_join(r->dir, "metrics.jsonl"));
 	enum ct_status st = ct_file_read(path, MAX_METRICS, &data, &len);
 	for (char *at = data, *end; st == CT_OK && (end = memchr(at, '\n', len - (size_t)(at - data))); at = end + 1) {
 		ct_json *line;
+
 		if (ct_json_parse(at, (size_t)(end - at), path, &line) == CT_OK) {
 			st = add_line(r, line);
 			continue;
@@ -134,6 +142,7 @@ static void unquote(char *s)
 {
 	const size_t n = strlen(s);
 	char *to = s;
+
 	if (n < 2 || s[0] != '"' || s[n - 1] != '"')
 		return;
 	for (const char *from = s + 1; from < s + n - 1; from++) {
@@ -161,6 +170,7 @@ static enum ct_status add_config_line(struct ct_run_files *r, char *line, char *
 	char *text = line + strspn(line, " "), *colon = strchr(text, ':'), *comment = NULL;
 	const size_t depth = (size_t)(text - line) / 2;
 	char key[256];
+
 	if (!colon || *text == '#' || depth >= MAX_DEPTH)
 		return CT_OK;
 	*colon = '\0';
@@ -182,6 +192,7 @@ static enum ct_status load_config(struct ct_run_files *r)
 {
 	char *path, *text = NULL, *prefix[MAX_DEPTH + 1] = {0}, *save = NULL;
 	size_t len;
+
 	CT_TRY_ALLOC(path = ct_path_join(r->dir, "config.yaml"));
 	enum ct_status st = ct_file_exists(path) ? ct_file_read(path, MAX_CONFIG, &text, &len) : CT_OK;
 	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && st == CT_OK;
@@ -197,6 +208,7 @@ static enum ct_status load_config(struct ct_run_files *r)
 static enum ct_status load_classes(struct ct_run_files *r)
 {
 	char *path;
+
 	CT_TRY_ALLOC(path = ct_path_join(r->dir, "classes.txt"));
 	enum ct_status st = ct_file_exists(path) ? ct_class_list_load(path, &r->classes) : CT_OK;
 	ct_free(path);

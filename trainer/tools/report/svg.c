@@ -8,6 +8,7 @@ static void add_number(struct ct_str *out, double v)
 {
 	char text[32];
 	int n = snprintf(text, sizeof(text), "%.1f", v);
+
 	if (n > 2 && text[n - 1] == '0') /* "12.0" */
 		text[n - 2] = '\0';
 	ct_str_add(out, text);
@@ -23,6 +24,7 @@ static void attribute(struct ct_str *out, const char *name, double v)
 static void lines(struct ct__canvas *c, const struct ct__point *p, size_t n, struct ct__pen pen)
 {
 	struct ct_str *out = ((struct ct__svg *)c)->out;
+
 	ct_str_addf(out, "<path class=\"k%d%s\"", pen.ink, pen.dashed ? " dash" : "");
 	attribute(out, "stroke-width", pen.width);
 	if (pen.alpha < 1)
@@ -40,6 +42,7 @@ static void lines(struct ct__canvas *c, const struct ct__point *p, size_t n, str
 static void rect(struct ct__canvas *c, double x, double y, double w, double h, int ink, double alpha)
 {
 	struct ct_str *out = ((struct ct__svg *)c)->out;
+
 	ct_str_addf(out, "<rect class=\"f%d\"", ink);
 	attribute(out, "x", x);
 	attribute(out, "y", y);
@@ -53,7 +56,11 @@ static void rect(struct ct__canvas *c, double x, double y, double w, double h, i
 static void text(struct ct__canvas *c, double x, double y, double size, int anchor, int ink, const char *string)
 {
 	struct ct_str *out = ((struct ct__svg *)c)->out;
-	ct_str_addf(out, "<text class=\"f%d\" text-anchor=\"%s\"", ink, anchor < 0 ? "end" : anchor > 0 ? "start" : "middle");
+
+	ct_str_addf(out, "<text class=\"f%d\" text-anchor=\"%s\"", ink,
+		    anchor < 0   ? "end"
+		    : anchor > 0 ? "start"
+				 : "middle");
 	attribute(out, "x", x);
 	attribute(out, "y", y);
 	attribute(out, "font-size", size);

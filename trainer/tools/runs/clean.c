@@ -12,8 +12,9 @@
 #include "trainer/job/run_dir.h"
 #include "trainer/run/checkpoint/checkpoint.h"
 
-#define ELSEWHERE_S \
-	86400 /* a run that may be on another host, whose lock may not be visible here, must have written nothing for so long */
+#define ELSEWHERE_S                                                                                                   \
+	86400 /* a run that may be on another host, whose lock may not be visible here, must have written nothing for \
+		 so long */
 
 /* What ctrain writes to a run directory. Names are patterns; a directory ends with '/'. */
 static const char *const run_names[] = {"config.yaml",
@@ -33,8 +34,8 @@ static const char *const run_names[] = {"config.yaml",
 					"eval/",
 					"config.yaml.tmp-*",
 					NULL};
-static const char *const eval_names[] = {"predictions.csv", "classes.csv", "confusion.csv", "confusion.png",
-					 "evaluation.json", NULL};
+static const char *const eval_names[] = {"predictions.csv", "classes.csv",     "confusion.csv",
+					 "confusion.png",   "evaluation.json", NULL};
 static const char *const log_names[] = {
 	"rank-*.log", "launcher.log", "postmortem.txt", "postmortem.json", "flight-*.json", "stacks-*.txt", NULL};
 static const char *const checkpoints_names[] = {"last", "best", "step-*/", ".tmp-*/", NULL};

@@ -95,7 +95,8 @@ static enum ct_run_state find_state(const struct ct_run_info *r, const ct_json *
 	return elsewhere && r->silent < RECENTLY_S ? CT_RUN_RUNNING : CT_RUN_LOST;
 }
 
-/* Adds up the times of all processes of the run. The last one may not have ended, or not in a way that it could write. */
+/* Adds up the times of all processes of the run. The last one may not have ended, or not in a way that it could write.
+ */
 static void find_times(struct ct_run_info *r)
 {
 	const struct ct_run_files *f = &r->files;

@@ -5,7 +5,8 @@
 #include "trainer/tools/report/run_files.h"
 
 enum ct_run_state {
-	CT_RUN_RUNNING, /* a process holds the lock, or a process on another host, whose lock cannot be seen, has recently written */
+	CT_RUN_RUNNING, /* a process holds the lock, or a process on another host, whose lock cannot be seen, has
+			   recently written */
 	CT_RUN_DONE,    /* has reached its end or its target */
 	CT_RUN_STOPPED, /* by a signal; can be continued */
 	CT_RUN_FAILED,  /* with an error, or before the first step */

@@ -14,8 +14,8 @@
 #include "trainer/tools/runs/run_info.h"
 
 #define LOOK_NS (200 * CT_MS)
-/* A run without a lock has ended if it has written nothing for this time. The next attempt after a failure begins earlier, or the
- * launcher has printed the failure. */
+/* A run without a lock has ended if it has written nothing for this time. The next attempt after a failure begins
+ * earlier, or the launcher has printed the failure. */
 #define END_NS (3 * CT_SEC)
 #define ELSEWHERE_NS (120 * CT_SEC) /* the same for a run on another host, whose lock may not be visible */
 #define SHOWN_EPOCHS 5              /* of those before the start */
