@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/parallel.h"
-#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_kernels.h"
 
 static const struct {
 	const char *name;

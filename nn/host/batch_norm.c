@@ -31,9 +31,9 @@ static void batch_statistics(const struct ct_node *node, int n, const float *x, 
 }
 
 /* Computes the sums that are added over ranks: sums[c] is the sum of the values of channel c, sums[C + c] that of their
- * squares; the last element is the number of values. The order is that of nn/onednn/kernels/norm.h, because another
- * rank may compute the same norm with that kernel. In double precision, sums of squares of fp32 values are precise
- * enough for the variance. */
+ * squares; the last element is the number of values. The order is that of nn/onednn/kernels/norm_kernels.h, because
+ * another rank may compute the same norm with that kernel. In double precision, sums of squares of fp32 values are
+ * precise enough for the variance. */
 static void statistics_to_sums(const struct ct_node *node, double *stat)
 {
 	const int c_count = node->shape.c;

@@ -1,7 +1,7 @@
 /* Compares optimizers on given gradients, and tables of learning rates, with PyTorch. */
 #include <math.h>
 
-#include "nn/optim/schedule.h"
+#include "nn/optim/lr_schedule.h"
 #include "tests/golden/golden.h"
 #include "tests/nn/on_host.h"
 

@@ -1,6 +1,6 @@
 /* Compares the norm kernels on [N,C/16,H,W,16] tensors with formulas in double precision: every combination of ReLU,
  * residual and drop path, odd shapes, both types, in place or not. Results must not depend on the number of threads. */
-#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_kernels.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Paths that only the oneDNN engine has: fused norm and pooling on odd shapes, gradients in shared memory, reading
  * values, NaN. Skipped in a build without the engine. */
-#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_kernels.h"
 #include "nn/onednn/kernels/norm_pool.h"
 #include "tests/nn/onednn_check.h"
 

@@ -1,5 +1,5 @@
 /* Start, end and transitions of the schedules. tests/golden has complete tables from PyTorch. */
-#include "nn/optim/schedule.h"
+#include "nn/optim/lr_schedule.h"
 
 #include "tests/nn/nn_check.h"
 

@@ -84,7 +84,7 @@ put dist/tests.c <<< '#include "tests/base/check.h"'
 put tests/base/test_up.c <<< '#include "trainer/loop.h"'
 put bench/b.c <<< '#include "tests/base/check.h"'
 put nn/parse.c <<< '#include <jansson.h>'
-put nn/onednn/engine.c <<< '#  include <dnnl.h>'
+put nn/onednn/onednn_engine.c <<< '#  include <dnnl.h>'
 put data/x.c <<< '#include <nettle/sha2.h>'
 put data/z.c <<< '#include <zlib.h>'
 put data/y.c <<< '#include <yaml.h>'
@@ -166,7 +166,7 @@ nn/graph/names.h:1: ct__names is declared in a header that other directories inc
 nn/graph/up.c:1: nn/graph must not include "nn/optim/optim.h"
 nn/host/peek.c:1: "nn/onednn/inner.h" is private to nn/onednn
 nn/odd/new.c:1: scripts/arrows.txt does not list nn/odd
-nn/onednn/engine.c:1: only nn/onednn/dnnl/ may include <dnnl.h>
+nn/onednn/onednn_engine.c:1: only nn/onednn/dnnl/ may include <dnnl.h>
 nn/omp.c:1: only base/parallel.c may include <omp.h>
 nn/parse.c:1: only base/json.c may include <jansson.h>
 nn/r.c:1: only base/device/cuda/ and nn/cuda/ may include <cuda_runtime.h>

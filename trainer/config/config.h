@@ -15,8 +15,8 @@
 
 #include "base/mem.h"
 #include "nn/models/model.h"
+#include "nn/optim/lr_schedule.h"
 #include "nn/optim/optim.h"
-#include "nn/optim/schedule.h"
 #include "trainer/config/choices.h"
 
 #define CT_CFG_AUTO (-1)         /* value of a number that is set to "auto" */

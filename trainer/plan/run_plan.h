@@ -7,8 +7,8 @@
 #include "data/loader/loader.h"
 #include "dist/bucket_size.h"
 #include "nn/models/model.h"
+#include "nn/optim/lr_schedule.h"
 #include "nn/optim/optim.h"
-#include "nn/optim/schedule.h"
 #include "trainer/config/config.h"
 
 struct ct_run_plan {

@@ -11,9 +11,9 @@
 
 #include "base/mem.h"
 #include "dist/comm/diagnose_impl.h"
+#include "dist/comm/mpi/collective.h"
 #include "dist/comm/mpi/exchange.h"
-#include "dist/comm/mpi/load.h"
-#include "dist/comm/mpi/schedule.h"
+#include "dist/comm/mpi/mpi_load.h"
 
 /* MPI_Init may take longer than a collective; all ranks have joined the run before. */
 #define OPEN_NS (60 * CT_SEC)

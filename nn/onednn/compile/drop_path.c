@@ -2,7 +2,7 @@
 
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/gradient.h"
-#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_kernels.h"
 
 /* Makes each row of the value contiguous. Rows are contiguous in plain and blocked layouts; other layouts are reordered
  * to plain fp32. */

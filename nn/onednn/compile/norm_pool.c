@@ -2,7 +2,7 @@
 
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/gradient.h"
-#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_kernels.h"
 #include "nn/onednn/program/shapes.h"
 
 /* Appends the arguments that both directions have, in the order of enum onednn_pool_arg. */

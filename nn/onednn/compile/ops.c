@@ -2,7 +2,7 @@
 
 #include "nn/onednn/compile/drop_path.h"
 #include "nn/onednn/compile/emit.h"
-#include "nn/onednn/compile/norm.h"
+#include "nn/onednn/compile/norm_tasks.h"
 
 static enum ct_status lower_pool(struct onednn_program *p, int id)
 {

@@ -3,7 +3,7 @@
 #include "nn/onednn/compile/drop_path.h"
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/gradient.h"
-#include "nn/onednn/compile/norm.h"
+#include "nn/onednn/compile/norm_tasks.h"
 
 /* Computes dx = dy where y > 0 for the ReLU `id`, whose input has the same layout. */
 static enum ct_status emit_relu(struct onednn_program *p, int id, int *dx)

@@ -1,6 +1,6 @@
 #include "base/parallel.h"
 #include "nn/onednn/kernels/lanes.h"
-#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_kernels.h"
 
 struct rows {
 	size_t vectors;

@@ -1,5 +1,5 @@
 /* This is a separate file, because the kernels are compiled for the instructions that this function checks. */
-#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_kernels.h"
 
 bool ct__norm_usable(void)
 {

@@ -158,7 +158,7 @@ DEFECTS = {
         ("16-bit gradient of the weights", ".scale = 1.0f,", ".scale = 0.5f,", "engine"),
         ("groups of the weights", ".k = v->shape.c / node->groups", ".k = v->shape.c", "engine"),
     ],
-    "nn/cuda/compile/norm.c": [
+    "nn/cuda/compile/cuda_norm.c": [
         ("missing mask of the ReLU", "t->norm.relu = g->relu != CUDA_NONE;\n\tCT_TRY(ct__cuda_refer(p, &t->norm.dy,",
          "CT_TRY(ct__cuda_refer(p, &t->norm.dy,", "engine"),
         ("missing ReLU", "t->norm.relu = g->relu != CUDA_NONE;\n\tCT_TRY(ct__cuda_refer(p, &t->norm.x,", "CT_TRY(ct__cuda_refer(p, &t->norm.x,", "engine"),

@@ -9,8 +9,8 @@
  * For the statistics of one rank, call ct__norm_forward and ct__norm_backward, which run both passes over a block of
  * channels while the block is in the cache. For statistics over all ranks, call the pass that computes the sums,
  * all-reduce these sums, and then call the second pass. */
-#ifndef CT_NN_ONEDNN_KERNELS_NORM_H
-#define CT_NN_ONEDNN_KERNELS_NORM_H
+#ifndef CT_NN_ONEDNN_KERNELS_NORM_KERNELS_H
+#define CT_NN_ONEDNN_KERNELS_NORM_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,13 +7,13 @@
  *
  * In layouts other than [N,C/16,H,W,16], oneDNN computes the norm or, if the statistics are those of all ranks, the
  * loops of the reference engine. */
-#include "nn/onednn/compile/norm.h"
+#include "nn/onednn/compile/norm_tasks.h"
 
 #include "nn/host/host.h"
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/gradient.h"
 #include "nn/onednn/compile/norm_impl.h"
-#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_kernels.h"
 
 /* ctrain's kernels support [N,C/16,H,W,16], and also [N,C] if the features fill complete blocks, because both layouts
  * are then the same. */

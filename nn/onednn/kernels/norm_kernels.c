@@ -1,4 +1,4 @@
-#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_kernels.h"
 
 #include <math.h>
 

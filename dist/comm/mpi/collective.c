@@ -1,4 +1,4 @@
-#include "dist/comm/mpi/schedule.h"
+#include "dist/comm/mpi/collective.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "dist/comm/mpi/load.h"
+#include "dist/comm/mpi/mpi_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

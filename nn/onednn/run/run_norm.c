@@ -5,7 +5,7 @@
 
 #include "nn/host/host.h"
 #include "nn/onednn/kernels/elementwise.h"
-#include "nn/onednn/kernels/norm.h"
+#include "nn/onednn/kernels/norm_kernels.h"
 #include "nn/onednn/program/shapes.h"
 
 /* The number of values per channel on all ranks, which is stored after the means, aligned for a double. */

@@ -2,8 +2,8 @@
  * with plateau, which also depends on evaluations (struct ct_plateau). The formulas are the closed forms of
  * torch.optim.lr_scheduler. With warm-up, the main schedule counts its steps from the end of the warm-up, as
  * SequentialLR(LinearLR, schedule) does. After total_steps, the learning rate keeps its last value. */
-#ifndef CT_NN_OPTIM_SCHEDULE_H
-#define CT_NN_OPTIM_SCHEDULE_H
+#ifndef CT_NN_OPTIM_LR_SCHEDULE_H
+#define CT_NN_OPTIM_LR_SCHEDULE_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Lowers batch norm together with the operations that are computed in the same pass over the data. */
-#ifndef CT_NN_ONEDNN_COMPILE_NORM_H
-#define CT_NN_ONEDNN_COMPILE_NORM_H
+#ifndef CT_NN_ONEDNN_COMPILE_NORM_TASKS_H
+#define CT_NN_ONEDNN_COMPILE_NORM_TASKS_H
 
 #include "nn/onednn/program/program.h"
 

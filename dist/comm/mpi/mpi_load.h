@@ -1,6 +1,6 @@
 /* The choice of the module with MPI. */
-#ifndef CT_DIST_COMM_MPI_LOAD_H
-#define CT_DIST_COMM_MPI_LOAD_H
+#ifndef CT_DIST_COMM_MPI_MPI_LOAD_H
+#define CT_DIST_COMM_MPI_MPI_LOAD_H
 
 #include "dist/comm/comm.h"
 #include "dist/comm/mpi/mpi_engine.h"

@@ -17,8 +17,8 @@
  * Reductions are computed here and not by MPI: elementwise in the order of ranks, like those of shm. So the results are
  * bitwise identical on all ranks, in every run, with every implementation of MPI, and on shm. The functions have no
  * side effects except on the buffers. */
-#ifndef CT_DIST_COMM_MPI_SCHEDULE_H
-#define CT_DIST_COMM_MPI_SCHEDULE_H
+#ifndef CT_DIST_COMM_MPI_COLLECTIVE_H
+#define CT_DIST_COMM_MPI_COLLECTIVE_H
 
 #include "dist/comm/comm_impl.h"
 #include "dist/comm/mpi/mpi_engine.h"
