@@ -7,21 +7,11 @@
 #include "base/hash/sha256.h"
 #include "base/mem.h"
 #include "nn/graph/graph_impl.h"
+#include "nn/graph/op.h"
 
 const char *ct_op_name(enum ct_op op)
 {
-	static const char *const names[CT_N_OPS] = {
-		[CT_OP_INPUT] = "input",       [CT_OP_LINEAR] = "linear",
-		[CT_OP_CONV2D] = "conv2d",     [CT_OP_BATCH_NORM] = "batch_norm",
-		[CT_OP_RELU] = "relu",         [CT_OP_MAX_POOL] = "max_pool",
-		[CT_OP_AVG_POOL] = "avg_pool", [CT_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
-		[CT_OP_ADD] = "add",           [CT_OP_FLATTEN] = "flatten",
-		[CT_OP_DROPOUT] = "dropout",   [CT_OP_DROP_PATH] = "drop_path",
-		[CT_OP_MSE] = "mse",           [CT_OP_SOFTMAX_XENT] = "softmax_cross_entropy",
-		[CT_OP_OUTPUT] = "output",
-	};
-
-	return (unsigned)op < CT_N_OPS ? names[op] : "?";
+	return (unsigned)op < CT_N_OPS ? ct_op_info(op)->name : "?";
 }
 
 static int compare_names(const void *a, const void *b)
@@ -121,30 +111,8 @@ size_t ct_graph_n_elems(const ct_graph *g)
 double ct_graph_node_flops(const ct_graph *g, int id)
 {
 	const struct ct_node *node = ct_graph_node(g, id);
-	double out = (double)node->shape.c * node->shape.h * node->shape.w, taps = (double)node->win.r * node->win.s;
-	double bias = node->bias >= 0 ? out : 0;
 
-	switch (node->op) {
-	case CT_OP_LINEAR:
-	case CT_OP_CONV2D:
-		return 2 * out * g->params[node->weight].fan_in + bias;
-	case CT_OP_BATCH_NORM:
-		return 2 * out;
-	case CT_OP_RELU:
-	case CT_OP_ADD:
-	case CT_OP_DROPOUT:
-	case CT_OP_DROP_PATH:
-		return out;
-	case CT_OP_MAX_POOL:
-	case CT_OP_AVG_POOL:
-		return out * taps;
-	case CT_OP_GLOBAL_AVG_POOL: {
-		struct ct_shape in = g->nodes[node->in[0]].shape;
-		return (double)in.c * in.h * in.w;
-	}
-	default:
-		return 0;
-	}
+	return ct_op_info(node->op)->flops(g, node);
 }
 
 double ct_graph_flops(const ct_graph *g)

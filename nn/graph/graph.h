@@ -13,25 +13,45 @@
 
 #include "base/status.h"
 
-enum ct_op {
-	CT_OP_INPUT,
-	CT_OP_LINEAR,     /* y = x w^T + b; w [K,F]; x is flattened in the logical layout, so F = C*H*W */
-	CT_OP_CONV2D,     /* w [K,C/groups,R,S] */
-	CT_OP_BATCH_NORM, /* over N,H,W; parameters gamma, beta [C]; buffers running_mean, running_var [C] */
-	CT_OP_RELU,
-	CT_OP_MAX_POOL, /* padding counts as -inf */
-	CT_OP_AVG_POOL, /* padding is not counted (count_include_pad = false) */
-	CT_OP_GLOBAL_AVG_POOL,
-	CT_OP_ADD,          /* two inputs of the same shape */
-	CT_OP_FLATTEN,      /* [C,H,W] -> C*H*W */
-	CT_OP_DROPOUT,      /* keeps an element with probability 1-p and scales it by 1/(1-p); identity in evaluation */
-	CT_OP_DROP_PATH,    /* stochastic depth (Huang et al. 2016), row mode: a row is kept with probability
-			     * 1-p and scaled by 1/(1-p), or set to zero; identity in evaluation */
-	CT_OP_SOFTMAX_XENT, /* loss head: class labels, label smoothing as in torch.nn.CrossEntropyLoss */
-	CT_OP_MSE,          /* loss head: float targets [C]; mean over C, as in torch.nn.MSELoss */
-	CT_OP_OUTPUT,       /* end of a stage that is not the last one (ct_graph_stage), in place of the loss head */
-	CT_N_OPS
-};
+/* Every operation: CT_OP_INPUT is called "input". Tables with a row for each operation are made from this list, so that the
+ * compiler reports a missing row:
+ *
+ *   #define ROW(ID, name) [CT_OP_##ID] = &op_##name,
+ *   static const struct row *const rows[] = {CT_OPS(ROW)};
+ *
+ * nn/graph/op.h describes what all engines have in common, and each engine has a table of the same kind.
+ *
+ *   linear      y = x w^T + b; w [K,F]; x is flattened in the logical layout, so F = C*H*W
+ *   conv2d      w [K,C/groups,R,S]
+ *   batch_norm  over N,H,W; parameters gamma, beta [C]; buffers running_mean, running_var [C]
+ *   max_pool    padding counts as -inf
+ *   avg_pool    padding is not counted (count_include_pad = false)
+ *   add         two inputs of the same shape
+ *   flatten     [C,H,W] -> C*H*W
+ *   dropout     keeps an element with probability 1-p and scales it by 1/(1-p); identity in evaluation
+ *   drop_path   stochastic depth (Huang et al. 2016), row mode: a row is kept with probability 1-p and scaled by 1/(1-p),
+ *               or set to zero; identity in evaluation
+ *   softmax_cross_entropy  loss head: class labels, label smoothing as in torch.nn.CrossEntropyLoss
+ *   mse         loss head: float targets [C]; mean over C, as in torch.nn.MSELoss
+ *   output      end of a stage that is not the last one (ct_graph_stage), in place of the loss head */
+#define CT_OPS(X)                              \
+	X(INPUT, input)                        \
+	X(LINEAR, linear)                      \
+	X(CONV2D, conv2d)                      \
+	X(BATCH_NORM, batch_norm)              \
+	X(RELU, relu)                          \
+	X(MAX_POOL, max_pool)                  \
+	X(AVG_POOL, avg_pool)                  \
+	X(GLOBAL_AVG_POOL, global_avg_pool)    \
+	X(ADD, add)                            \
+	X(FLATTEN, flatten)                    \
+	X(DROPOUT, dropout)                    \
+	X(DROP_PATH, drop_path)                \
+	X(SOFTMAX_XENT, softmax_cross_entropy) \
+	X(MSE, mse)                            \
+	X(OUTPUT, output)
+#define CT_OP_ID(ID, name) CT_OP_##ID,
+enum ct_op { CT_OPS(CT_OP_ID) CT_N_OPS };
 const char *ct_op_name(enum ct_op op);
 
 struct ct_shape {
@@ -91,8 +111,21 @@ struct ct_node {
 
 typedef struct ct_graph ct_graph;
 
+/* The attributes of a new node. An operation ignores those that it does not have. */
+struct ct_op_attrs {
+	int k; /* output channels or features */
+	struct ct_window win;
+	int groups;
+	bool bias;
+	float eps, momentum, p, label_smoothing; /* as in struct ct_node */
+};
+
 enum ct_status ct_graph_create(struct ct_shape input, ct_graph **out) CT_MUST_CHECK; /* node 0 is the input */
 void ct_graph_destroy(ct_graph *g);
+
+/* Adds a node of any operation but the input and the output of a stage. b is -1 if the operation has one input. The
+ * functions below do the same for one operation each. */
+int ct_graph_op(ct_graph *g, enum ct_op op, const char *name, int a, int b, const struct ct_op_attrs *attrs);
 
 int ct_graph_linear(ct_graph *g, const char *name, int x, int k, bool bias);
 int ct_graph_conv2d(ct_graph *g, const char *name, int x, int k, struct ct_window win, int groups, bool bias);

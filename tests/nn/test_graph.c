@@ -1,4 +1,4 @@
-#include "nn/graph/graph.h"
+#include "nn/graph/op.h"
 
 #include "tests/nn/nn_check.h"
 
@@ -79,6 +79,30 @@ static void test_shapes(void **state)
 	assert_string_equal(ct_graph_buffer(g, 0)->name, "c.running_mean");
 	assert_string_equal(ct_graph_buffer(g, 1)->name, "c.running_var");
 	ct_graph_destroy(g);
+}
+
+/* What the compiler cannot check: that no descriptor was begun and then forgotten. */
+static void test_descriptors(void **state)
+{
+	(void)state;
+	for (enum ct_op op = 0; op < CT_N_OPS; op++) {
+		const struct ct_op_info *info = ct_op_info(op);
+		const struct ct_op_export *e = &info->exported;
+		const bool first = op == CT_OP_INPUT, end = op == CT_OP_OUTPUT;
+
+		if (!info->name || !info->flops || (info->n_inputs == 0) != first || (!info->build) != (first || end))
+			fail_msg("the descriptor of operation %d (%s) is not complete", (int)op, info->name);
+		for (enum ct_op other = 0; other < op; other++)
+			assert_string_not_equal(info->name, ct_op_info(other)->name);
+		if (first || end || info->is_loss)
+			continue;
+		if (!info->layer.prefix)
+			fail_msg("%s has no prefix: model.layers cannot name it", info->name);
+		if ((!e->onnx) != (e->identity == CT_IDENTITY_IN_EVALUATION))
+			fail_msg("%s must have an ONNX operator or be the identity in evaluation", info->name);
+		if ((!e->python) == (!e->python_module))
+			fail_msg("%s must have either an expression or a module of PyTorch", info->name);
+	}
 }
 
 static void test_flops(void **state)
@@ -391,6 +415,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shapes),
+		cmocka_unit_test(test_descriptors),
 		cmocka_unit_test(test_flops),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_input_shapes),
