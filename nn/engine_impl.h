@@ -1,5 +1,5 @@
-/* The functions that an engine implements. engine.c contains the registry and the wrappers that check arguments. net.c,
- * net_digest.c and init.c contain the code that all engines share (slices, arenas, accumulation, digests,
+/* The functions that an engine implements. engine_registry.c contains the registry, and engine.c the wrappers that check
+ * arguments. net.c, net_digest.c and init.c contain the code that all engines share (slices, arenas, accumulation, digests,
  * initialization). */
 #ifndef CT_NN_ENGINE_IMPL_H
 #define CT_NN_ENGINE_IMPL_H
@@ -29,6 +29,9 @@ struct ct_arena_ops {
 	enum ct_status (*loss)(ct_net *net, float *loss);
 	enum ct_status (*convert)(const ct_net *net, const struct ct_conversion *c, ct_stream *s);
 };
+
+#define CT_IN(precision) (1u << CT_PRECISION_##precision)
+#define CT_IN_ALL (CT_IN(FP32) | CT_IN(BF16) | CT_IN(FP16) | CT_IN(TF32))
 
 /* The structs of an engine begin with struct ct_engine, ct_net or ct_program. The wrappers fill in the members of these
  * base structs; open, net_open and program_create set only the members that they use themselves. If net_open or
@@ -76,6 +79,12 @@ struct ct_engine_ops {
 	/* (optional) [default: fp32 only] Returns whether this CPU supports the precision. If it does not, writes the
 	 * reason to `why`. */
 	bool (*precision)(enum ct_precision p, char *why, size_t why_len);
+	/* Returns the precisions in which the engine computes an operation on the machines that support them, as CT_IN bits.
+	 * 0: it does not compute the operation. */
+	unsigned (*computes)(enum ct_op op);
+	/* (optional) Fails with CT_UNSUPPORTED if the engine cannot compute this node, for example because of the size of its
+	 * kernel. */
+	enum ct_status (*check_node)(const ct_graph *g, int node);
 	bool gathers; /* forward supports ct_batch.rows */
 	/* (optional) [default: false] Returns whether backward can write the gradients of slices of opts.reduce_type to
 	 * net->half. */

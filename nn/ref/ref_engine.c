@@ -172,136 +172,6 @@ static void load_input(const struct ref_program *p, const struct ct_batch *b)
 	}
 }
 
-static void forward_dropout(const struct ref_program *p, int id, const struct ct_batch *b, const float *x)
-{
-	const struct ct_node *node = ct_graph_node(p->base.graph, id);
-	const struct value *v = &p->values[id];
-
-	for (int i = 0; i < b->n; i++)
-		ct_dropout_mask(p->base.net->opts.seed, p->base.net->state->step.step, node->origin,
-				b->first + (uint64_t)i, node->p, v->elems, v->mask + (size_t)i * v->elems);
-	for (size_t i = 0; i < v->elems * (size_t)b->n; i++)
-		v->y[i] = x[i] * v->mask[i];
-}
-
-static void forward_drop_path(const struct ref_program *p, int id, const struct ct_batch *b, const float *x)
-{
-	const struct ct_node *node = ct_graph_node(p->base.graph, id);
-	const struct value *v = &p->values[id];
-
-	ct_drop_path_mask(p->base.net->opts.seed, p->base.net->state->step.step, node->origin, b->first, node->p, b->n,
-			  v->mask);
-	scale_rows(v->y, x, v->mask, b->n, v->elems, false);
-}
-
-static enum ct_status run_own_statistics(const void *args)
-{
-	const struct op *op = args;
-	const ct_net *net = op->p->base.net;
-	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
-
-	ct_batch_norm_own_statistics(node, op->batch.n, net->opts.sync, op->p->values[node->in[0]].y,
-				     op->p->values[op->id].stat);
-	return CT_OK;
-}
-
-static enum ct_status run_norm(const void *args)
-{
-	const struct op *op = args;
-	const ct_net *net = op->p->base.net;
-	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
-	const struct value *v = &op->p->values[op->id];
-	const float *x = op->p->values[node->in[0]].y;
-	float *mean = ct_arena_at(net->buffers, net->buffer_offset[node->mean]),
-	      *var = ct_arena_at(net->buffers, net->buffer_offset[node->var]);
-
-	if (op->p->base.mode == CT_TRAIN && !node->fixed_stats)
-		CT_TRY(ct_batch_norm_all_statistics(node, net->opts.sync, mean, var, v->stat));
-	else
-		ct_batch_norm_running(node, mean, var, v->stat);
-	ct_batch_norm_forward(node, op->batch.n, x, param_at(net, net->params, node->weight),
-			      param_at(net, net->params, node->bias), v->stat, v->y);
-	return CT_OK;
-}
-
-/* In training, the statistics of all ranks are combined between the two halves. */
-static enum ct_status post_norm(const struct op *op)
-{
-	const struct ct_node *node = ct_graph_node(op->p->base.graph, op->id);
-	double *stat = op->p->values[op->id].stat;
-
-	if (op->p->base.mode == CT_TRAIN && !node->fixed_stats) {
-		CT_TRY(post(op, run_own_statistics));
-		CT_TRY(ct_norm_sync(op->p->base.net, node, ct_batch_norm_sums(node, stat),
-				    2 * (size_t)node->shape.c + 1));
-	}
-	return post(op, run_norm);
-}
-
-static void forward_node(const struct ref_program *p, int id, const struct ct_batch *b, struct ct_metrics *m)
-{
-	const ct_net *net = p->base.net;
-	const struct ct_node *node = ct_graph_node(p->base.graph, id);
-	const struct value *v = &p->values[id], *a = &p->values[node->in[0]];
-	const struct ct_shape in = ct_graph_node(p->base.graph, node->in[0])->shape;
-	const float *w = param_at(net, net->params, node->weight), *bias = param_at(net, net->params, node->bias);
-	const size_t n_elems = v->elems * (size_t)b->n;
-	const bool train = p->base.mode == CT_TRAIN;
-
-	switch (node->op) {
-	case CT_OP_LINEAR:
-		ct__ref_linear_forward(b->n, (int)a->elems, node->shape.c, a->y, w, bias, v->y);
-		break;
-	case CT_OP_CONV2D:
-		ct__ref_conv_forward(node, in, b->n, a->y, w, bias, v->y, p->acc);
-		break;
-	case CT_OP_RELU:
-		for (size_t i = 0; i < n_elems; i++)
-			v->y[i] = a->y[i] <= 0 ? 0.0f : a->y[i]; /* keeps NaN */
-		break;
-	case CT_OP_MAX_POOL:
-		ct__ref_max_pool_forward(node, in, b->n, a->y, v->y, v->argmax);
-		break;
-	case CT_OP_AVG_POOL:
-		ct__ref_avg_pool_forward(node, in, b->n, a->y, v->y);
-		break;
-	case CT_OP_GLOBAL_AVG_POOL: {
-		struct ct_node whole = *node;
-		whole.win = (struct ct_window){in.h, in.w, 1, 1, 0, 0, 1, 1};
-		ct__ref_avg_pool_forward(&whole, in, b->n, a->y, v->y);
-		break;
-	}
-	case CT_OP_ADD:
-		for (size_t i = 0; i < n_elems; i++)
-			v->y[i] = a->y[i] + p->values[node->in[1]].y[i];
-		break;
-	case CT_OP_DROPOUT:
-	case CT_OP_DROP_PATH:
-	case CT_OP_FLATTEN:
-		if (train && node->op == CT_OP_DROPOUT)
-			forward_dropout(p, id, b, a->y);
-		else if (train && node->op == CT_OP_DROP_PATH)
-			forward_drop_path(p, id, b, a->y);
-		else
-			memcpy(v->y, a->y, n_elems * sizeof(float));
-		break;
-	case CT_OP_SOFTMAX_XENT:
-		ct_loss_softmax_xent(1, a->y, b, (int)a->elems, node->label_smoothing,
-				     ct__program_class_weights(&p->base), train ? p->dlogits : NULL, m);
-		break;
-	case CT_OP_MSE:
-		ct_loss_mse(1, a->y, b, (int)a->elems, train ? p->dlogits : NULL, m);
-		break;
-	case CT_OP_OUTPUT:
-		memcpy(b->y, a->y, a->elems * (size_t)b->n * sizeof(float));
-		break;
-	case CT_OP_BATCH_NORM: /* in run_norm */
-	case CT_OP_INPUT:
-	case CT_N_OPS:
-		break;
-	}
-}
-
 static enum ct_status run_input(const void *args)
 {
 	const struct op *op = args;
@@ -314,7 +184,7 @@ static enum ct_status run_forward(const void *args)
 {
 	const struct op *op = args;
 
-	forward_node(op->p, op->id, &op->batch, op->metrics);
+	ct__ref_op(ct_graph_node(op->p->base.graph, op->id)->op)->forward(op);
 	return CT_OK;
 }
 
@@ -325,11 +195,8 @@ static enum ct_status ref_forward(ct_program *base, const struct ct_batch *b, st
 	CT_TRY(post(&op, run_input));
 	for (op.id = 1; op.id < ct_graph_n_nodes(base->graph); op.id++) {
 		int64_t start = base->profile ? ct_now_ns() : 0;
-
-		if (ct_graph_node(base->graph, op.id)->op == CT_OP_BATCH_NORM)
-			CT_TRY(post_norm(&op));
-		else
-			CT_TRY(post(&op, run_forward));
+		const struct ref_op *row = ct__ref_op(ct_graph_node(base->graph, op.id)->op);
+		CT_TRY(row->post_forward ? row->post_forward(&op) : post(&op, run_forward));
 		if (base->profile)
 			ct__program_add_time(base, op.id, false, start, ct_now_ns());
 	}
@@ -348,6 +215,11 @@ static enum ct_status ref_read(ct_program *base, int node, bool gradient, float 
 	return CT_OK;
 }
 
+static unsigned ref_computes(enum ct_op op)
+{
+	return ct__ref_op(op)->precisions;
+}
+
 const struct ct_engine_ops ct__engine_ops_ref = {
 	.name = "ref",
 	.available = ref_available,
@@ -364,5 +236,6 @@ const struct ct_engine_ops ct__engine_ops_ref = {
 	.backward = ct__ref_backward,
 	.read = ref_read,
 	.supports = ref_supports,
+	.computes = ref_computes,
 	.stages = true,
 };

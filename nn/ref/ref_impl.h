@@ -59,6 +59,72 @@ static inline void scale_rows(float *y, const float *x, const float *factor, int
 	}
 }
 
+/* How the engine computes an operation. All functions add to the gradients of the inputs. */
+struct ref_op {
+	unsigned precisions; /* struct ct_engine_ops.computes */
+	/* Run in the stream. NULL: there is nothing to do. */
+	void (*forward)(const struct op *op);
+	void (*backward)(const struct op *op);
+	/* For operations that wait for other ranks: these functions post the pass instead. */
+	enum ct_status (*post_forward)(const struct op *op);
+	enum ct_status (*post_backward)(const struct op *op);
+};
+const struct ref_op *ct__ref_op(enum ct_op op); /* op.c: one row for each operation */
+
+/* The tensors of a node. */
+struct node_view {
+	const struct ct_node *node;
+	const struct value *v, *a; /* its value and that of its first input */
+	struct ct_shape in;        /* the shape of a */
+	int n;                     /* rows */
+	size_t elems, in_elems;    /* of v and a in these rows */
+	const float *w, *bias;     /* NULL: none */
+};
+
+static inline struct node_view view(const struct op *op, int rows)
+{
+	const struct ref_program *p = op->p;
+	const struct ct_node *node = ct_graph_node(p->base.graph, op->id);
+	const struct value *v = &p->values[op->id], *a = &p->values[node->in[0]];
+	const ct_net *net = p->base.net;
+
+	return (struct node_view){.node = node,
+				  .v = v,
+				  .a = a,
+				  .in = ct_graph_node(p->base.graph, node->in[0])->shape,
+				  .n = rows,
+				  .elems = v->elems * (size_t)rows,
+				  .in_elems = a->elems * (size_t)rows,
+				  .w = param_at(net, net->params, node->weight),
+				  .bias = param_at(net, net->params, node->bias)};
+}
+
+/* A pool over the complete image. */
+static inline struct ct_node global_pool(const struct node_view *t)
+{
+	struct ct_node whole = *t->node;
+
+	whole.win = (struct ct_window){t->in.h, t->in.w, 1, 1, 0, 0, 1, 1};
+	return whole;
+}
+
+/* op.c, op_backward.c: batch norm. */
+enum ct_status ct__ref_norm_forward(const struct op *op) CT_MUST_CHECK;
+enum ct_status ct__ref_norm_backward(const struct op *op) CT_MUST_CHECK;
+/* op_backward.c: the other operations. */
+void ct__ref_linear_grad(const struct op *op);
+void ct__ref_conv2d_grad(const struct op *op);
+void ct__ref_relu_grad(const struct op *op);
+void ct__ref_max_pool_grad(const struct op *op);
+void ct__ref_avg_pool_grad(const struct op *op);
+void ct__ref_global_avg_pool_grad(const struct op *op);
+void ct__ref_add_grad(const struct op *op);
+void ct__ref_copy_grad(const struct op *op);
+void ct__ref_dropout_grad(const struct op *op);
+void ct__ref_drop_path_grad(const struct op *op);
+void ct__ref_loss_grad(const struct op *op);
+void ct__ref_output_grad(const struct op *op);
+
 enum ct_status ct__ref_backward(ct_program *base, const struct ct_backward_opts *opts, ct_arena *grads);
 
 /* x [n,F], w [K,F], b [K] or NULL, y [n,K]. acc: scratch memory [F]. */
