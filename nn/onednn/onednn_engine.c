@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/parallel.h"
 #include "nn/onednn/compile/compile.h"
+#include "nn/onednn/compile/ops.h"
 #include "nn/onednn/program/bind.h"
 #include "nn/onednn/run/run.h"
 
@@ -281,6 +282,11 @@ static enum ct_status onednn_read(ct_program *base, int node, bool gradient, flo
 	return st;
 }
 
+static unsigned onednn_computes(enum ct_op op)
+{
+	return ct__onednn_op(op)->precisions;
+}
+
 const struct ct_engine_ops ct__engine_ops_onednn = {
 	.name = "onednn",
 	.available = ct__dnnl_available,
@@ -298,5 +304,6 @@ const struct ct_engine_ops ct__engine_ops_onednn = {
 	.read = onednn_read,
 	.layout = onednn_layout,
 	.precision = onednn_precision,
+	.computes = onednn_computes,
 	.stages = true,
 };

@@ -1,10 +1,9 @@
 #include "nn/onednn/compile/ops.h"
 
-#include "nn/onednn/compile/drop_path.h"
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/norm_tasks.h"
 
-static enum ct_status lower_pool(struct onednn_program *p, int id)
+enum ct_status ct__onednn_pool_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	struct ct_window w = node->win;
@@ -40,7 +39,7 @@ static enum ct_status lower_pool(struct onednn_program *p, int id)
 	return CT_OK;
 }
 
-static enum ct_status lower_relu(struct onednn_program *p, int id)
+enum ct_status ct__onednn_relu_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	struct onednn_value *v = &p->values[id];
@@ -48,6 +47,8 @@ static enum ct_status lower_relu(struct onednn_program *p, int id)
 	const struct ct_dnnl_spec spec = {.op = CT_DNNL_RELU_FORWARD, .src = x->layout.desc, .dst = x->layout.desc};
 	struct onednn_task *t;
 
+	if (p->values[node->in[0]].fusion.relu == id) /* a ReLU between a norm and its pool has no value */
+		return CT_OK;
 	CT_TRY(ct__onednn_prim(p, id, &spec, &v->kept.prim));
 	CT_TRY(ct__onednn_own_result(p, id, x->layout.desc));
 	CT_TRY(ct__onednn_call(p, id, v->kept.prim, &t));
@@ -56,7 +57,7 @@ static enum ct_status lower_relu(struct onednn_program *p, int id)
 	return CT_OK;
 }
 
-static enum ct_status lower_add(struct onednn_program *p, int id)
+enum ct_status ct__onednn_add_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	struct onednn_value *v = &p->values[id];
@@ -66,6 +67,8 @@ static enum ct_status lower_add(struct onednn_program *p, int id)
 	struct onednn_task *t;
 	int a_buffer, b_buffer;
 
+	if (v->fusion.norm >= 0)
+		return ct__onednn_join_forward(p, id);
 	CT_TRY(ct__onednn_view_natural(p, id, node->in[0], &a_desc, &a_buffer));
 	CT_TRY(ct__onednn_view(p, id, p->values[node->in[1]].layout.root, ct__dnnl_desc_ndims(a_desc),
 			       ct__dnnl_desc_dims(a_desc), &b_desc, &b_buffer));
@@ -80,7 +83,7 @@ static enum ct_status lower_add(struct onednn_program *p, int id)
 	return CT_OK;
 }
 
-static enum ct_status lower_dropout(struct onednn_program *p, int id)
+enum ct_status ct__onednn_dropout_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	struct onednn_value *v = &p->values[id];
@@ -111,7 +114,7 @@ static enum ct_status lower_dropout(struct onednn_program *p, int id)
 	return CT_OK;
 }
 
-static enum ct_status lower_loss(struct onednn_program *p, int id)
+enum ct_status ct__onednn_loss_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const struct ct_shape s = ct__onednn_node(p, node->in[0])->shape;
@@ -135,7 +138,7 @@ static enum ct_status lower_loss(struct onednn_program *p, int id)
 }
 
 /* The caller gets and gives plain fp32 in the logical layout. */
-static enum ct_status lower_output(struct onednn_program *p, int id)
+enum ct_status ct__onednn_output_forward(struct onednn_program *p, int id)
 {
 	const struct ct_shape s = ct__onednn_node(p, id)->shape;
 	const int root = p->values[ct__onednn_node(p, id)->in[0]].layout.root;
@@ -154,37 +157,8 @@ static enum ct_status lower_output(struct onednn_program *p, int id)
 	return CT_OK;
 }
 
-enum ct_status ct__onednn_op_forward(struct onednn_program *p, int id)
+enum ct_status ct__onednn_flatten_forward(struct onednn_program *p, int id)
 {
-	const struct ct_node *node = ct__onednn_node(p, id);
-
-	if (p->values[id].layout.root >= 0 || p->values[id].fold.absorbed) /* another node computes it */
-		return CT_OK;
-	switch (node->op) {
-	case CT_OP_BATCH_NORM:
-		return ct__onednn_norm_forward(p, id);
-	case CT_OP_RELU:
-		/* A ReLU between a norm and its pool has no value. */
-		return p->values[node->in[0]].fusion.relu == id ? CT_OK : lower_relu(p, id);
-	case CT_OP_MAX_POOL:
-	case CT_OP_AVG_POOL:
-	case CT_OP_GLOBAL_AVG_POOL:
-		return lower_pool(p, id);
-	case CT_OP_ADD:
-		return p->values[id].fusion.norm >= 0 ? ct__onednn_join_forward(p, id) : lower_add(p, id);
-	case CT_OP_FLATTEN:
-		p->values[id].layout.root = p->values[node->in[0]].layout.root;
-		return CT_OK;
-	case CT_OP_DROPOUT:
-		return lower_dropout(p, id);
-	case CT_OP_DROP_PATH:
-		return ct__onednn_drop_path_forward(p, id);
-	case CT_OP_SOFTMAX_XENT:
-	case CT_OP_MSE:
-		return lower_loss(p, id);
-	case CT_OP_OUTPUT:
-		return lower_output(p, id);
-	default:
-		return CT_FAIL(CT_BUG, "operation %d in a graph", (int)node->op);
-	}
+	p->values[id].layout.root = p->values[ct__onednn_node(p, id)->in[0]].layout.root;
+	return CT_OK;
 }

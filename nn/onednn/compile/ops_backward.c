@@ -1,6 +1,5 @@
 #include "nn/onednn/compile/ops.h"
 
-#include "nn/onednn/compile/drop_path.h"
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/gradient.h"
 #include "nn/onednn/compile/norm_tasks.h"
@@ -26,7 +25,7 @@ static enum ct_status emit_relu(struct onednn_program *p, int id, int *dx)
 	return CT_OK;
 }
 
-static enum ct_status lower_relu(struct onednn_program *p, int id)
+enum ct_status ct__onednn_relu_backward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	struct onednn_value *x = &p->values[node->in[0]];
@@ -52,7 +51,7 @@ static enum ct_status lower_relu(struct onednn_program *p, int id)
 	return CT_OK;
 }
 
-static enum ct_status lower_pool(struct onednn_program *p, int id)
+enum ct_status ct__onednn_pool_backward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
@@ -61,6 +60,8 @@ static enum ct_status lower_pool(struct onednn_program *p, int id)
 	const ct_dnnl_prim *prim;
 	int dx;
 
+	if (v->kept.src < 0) /* the backward pass of the norm computes it */
+		return CT_OK;
 	if (node->op == CT_OP_GLOBAL_AVG_POOL) {
 		const int *dims = ct__dnnl_desc_dims(v->kept.src_desc);
 
@@ -85,12 +86,14 @@ static enum ct_status lower_pool(struct onednn_program *p, int id)
 	return ct__onednn_give_grad(p, id, node->in[0], dx, v->kept.src_desc, false);
 }
 
-static enum ct_status lower_add(struct onednn_program *p, int id)
+enum ct_status ct__onednn_add_backward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
 	const bool both = p->values[node->in[0]].gradient.needed && p->values[node->in[1]].gradient.needed;
 
+	if (v->fusion.norm >= 0)
+		return ct__onednn_join_backward(p, id);
 	for (int i = 0; i < 2; i++) {
 		if (p->values[node->in[i]].gradient.needed)
 			CT_TRY(ct__onednn_give_grad(p, id, node->in[i], v->gradient.buffer, v->layout.desc,
@@ -99,7 +102,7 @@ static enum ct_status lower_add(struct onednn_program *p, int id)
 	return CT_OK;
 }
 
-static enum ct_status lower_dropout(struct onednn_program *p, int id)
+enum ct_status ct__onednn_dropout_backward(struct onednn_program *p, int id)
 {
 	struct onednn_value *v = &p->values[id];
 	struct onednn_task *t;
@@ -114,7 +117,7 @@ static enum ct_status lower_dropout(struct onednn_program *p, int id)
 	return ct__onednn_give_grad(p, id, ct__onednn_node(p, id)->in[0], dx, v->layout.desc, false);
 }
 
-static enum ct_status lower_loss(struct onednn_program *p, int id)
+enum ct_status ct__onednn_loss_backward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const struct ct_shape s = ct__onednn_node(p, node->in[0])->shape;
@@ -132,7 +135,7 @@ static enum ct_status lower_loss(struct onednn_program *p, int id)
 	return ct__onednn_give_grad(p, id, node->in[0], grad, plain, false);
 }
 
-static enum ct_status lower_output(struct onednn_program *p, int id)
+enum ct_status ct__onednn_output_backward(struct onednn_program *p, int id)
 {
 	const ct_dnnl_desc *plain;
 	struct onednn_task *t;
@@ -162,34 +165,4 @@ enum ct_status ct__onednn_input_gradient(struct onednn_program *p)
 	ct__onednn_arg(p, t, CT_DNNL_SRC, grad);
 	t->n = ct__dnnl_desc_bytes(plain) / sizeof(float);
 	return CT_OK;
-}
-
-enum ct_status ct__onednn_op_backward(struct onednn_program *p, int id)
-{
-	const struct ct_node *node = ct__onednn_node(p, id);
-
-	switch (node->op) {
-	case CT_OP_BATCH_NORM:
-		return ct__onednn_norm_backward(p, id);
-	case CT_OP_RELU:
-		return lower_relu(p, id);
-	case CT_OP_MAX_POOL:
-	case CT_OP_AVG_POOL:
-	case CT_OP_GLOBAL_AVG_POOL:
-		return p->values[id].kept.src >= 0 ? lower_pool(p, id)
-						   : CT_OK; /* else the backward pass of the norm computes it */
-	case CT_OP_ADD:
-		return p->values[id].fusion.norm >= 0 ? ct__onednn_join_backward(p, id) : lower_add(p, id);
-	case CT_OP_DROPOUT:
-		return lower_dropout(p, id);
-	case CT_OP_DROP_PATH:
-		return ct__onednn_drop_path_backward(p, id);
-	case CT_OP_SOFTMAX_XENT:
-	case CT_OP_MSE:
-		return lower_loss(p, id);
-	case CT_OP_OUTPUT:
-		return lower_output(p, id);
-	default: /* the input, or a flatten, whose users pass their gradients to the root */
-		return CT_OK;
-	}
 }

@@ -11,7 +11,7 @@
 #include "nn/onednn/compile/recompute.h"
 
 #include "base/mem.h"
-#include "nn/onednn/compile/forward.h"
+#include "nn/onednn/compile/ops.h"
 
 static int block_of(const struct onednn_program *p, int id)
 {
@@ -78,7 +78,7 @@ static enum ct_status compile_again(struct onednn_program *p, const struct block
 	}
 	for (int id = b->first; id <= b->last; id++) {
 		if (b->again[id])
-			CT_TRY(ct__onednn_lower_forward(p, id));
+			CT_TRY(ct__onednn_op_forward(p, id));
 	}
 	return CT_OK;
 }
@@ -156,7 +156,7 @@ static enum ct_status norm_again(struct onednn_program *p, int id)
 	struct onednn_value *owner = &p->values[ct__onednn_owner(p, norm)];
 	const int first = owner->layout.buffer;
 	p->recomputing = true;
-	enum ct_status st = ct__onednn_lower_forward(p, norm);
+	enum ct_status st = ct__onednn_op_forward(p, norm);
 	p->recomputing = false;
 	p->values[id].kept.src = owner->layout.buffer;
 	owner->layout.buffer = first;
