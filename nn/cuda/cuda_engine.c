@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "nn/cuda/arenas.h"
 #include "nn/cuda/compile/compile.h"
+#include "nn/cuda/compile/op.h"
 #include "nn/cuda/cudnn/descriptor.h"
 #include "nn/cuda/layout.h"
 #include "nn/cuda/run/profile.h"
@@ -252,6 +253,8 @@ const struct ct_engine_ops ct__engine_ops_cuda = {
 	.take_logits = cuda_take_logits,
 	.collect_times = ct__cuda_profile_collect,
 	.precision = cuda_precision,
+	.computes = ct__cuda_computes,
+	.check_node = ct__cuda_check_node,
 	.gathers = true,
 	.writes_half = cuda_writes_half,
 	.stages = true,

@@ -2,33 +2,13 @@
 
 #include <string.h>
 
-/* A parameter as [k][c][plane] in the logical layout and [kp][plane][cp] in the engine's. A linear layer has the plane
- * of its input. */
+#include "nn/cuda/compile/op.h"
+
+/* A parameter as [k][c][plane] in the logical layout and [kp][plane][cp] in the engine's. A linear layer has the plane of its input. */
 struct dims {
 	size_t k, c, plane, kp, cp;
 	size_t group_k; /* output channels of a group, if the groups are in a dense weight; else 0 */
 };
-
-/* The spatial shape that a value has in memory: flattened values and what is computed from them element by element keep
- * that of the image. */
-static struct ct_shape stored_shape(const ct_graph *g, int id)
-{
-	for (;;) {
-		const struct ct_node *node = ct_graph_node(g, id);
-
-		switch (node->op) {
-		case CT_OP_FLATTEN:
-		case CT_OP_RELU:
-		case CT_OP_DROPOUT:
-		case CT_OP_DROP_PATH:
-		case CT_OP_ADD:
-			id = node->in[0];
-			break;
-		default:
-			return node->shape;
-		}
-	}
-}
 
 static struct dims dims_of(const ct_net *net, int param)
 {
@@ -40,7 +20,7 @@ static struct dims dims_of(const ct_net *net, int param)
 	if (p->kind != CT_PARAM_WEIGHT)
 		return (struct dims){k, 1, 1, kp, 1, 0};
 	if (node->op == CT_OP_LINEAR) {
-		const struct ct_shape in = stored_shape(net->graph, node->in[0]);
+		const struct ct_shape in = ct__cuda_stored_shape(net->graph, node->in[0]);
 
 		return (struct dims){k, (size_t)in.c, (size_t)in.h * (size_t)in.w, kp, (size_t)cuda_pad(in.c, t), 0};
 	}

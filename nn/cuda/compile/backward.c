@@ -1,6 +1,7 @@
 /* The backward pass visits the groups from last to first. A task that writes a part of the gradient of a value passes
  * it on with ct__cuda_give_gradient. */
 #include "nn/cuda/compile/compile.h"
+#include "nn/cuda/compile/op.h"
 
 static enum ct_status slice_done(struct cuda_program *p, int id, int param)
 {
@@ -13,7 +14,7 @@ static enum ct_status slice_done(struct cuda_program *p, int id, int param)
 	return CT_OK;
 }
 
-static enum ct_status backward_loss(struct cuda_program *p, int id)
+enum ct_status ct__cuda_backward_loss(struct cuda_program *p, int id)
 {
 	const int logits = cuda_node(p, id)->in[0];
 	struct cuda_task *t;
@@ -72,7 +73,7 @@ static const struct cuda_task *forward_task(const struct cuda_program *p, int id
 	return NULL;
 }
 
-static enum ct_status backward_pool(struct cuda_program *p, int id)
+enum ct_status ct__cuda_backward_pool(struct cuda_program *p, int id)
 {
 	const struct ct_node *node = cuda_node(p, id);
 	const struct ct__k_pool_args forward = forward_task(p, id, CUDA_POOL)->pool;
@@ -89,7 +90,7 @@ static enum ct_status backward_pool(struct cuda_program *p, int id)
 	return ct__cuda_give_gradient(p, id, node->in[0], part, false);
 }
 
-static enum ct_status backward_dropout(struct cuda_program *p, int id)
+enum ct_status ct__cuda_backward_dropout(struct cuda_program *p, int id)
 {
 	const struct ct_node *node = cuda_node(p, id);
 	const struct ct__k_dropout_args forward = forward_task(p, id, CUDA_DROPOUT)->dropout;
@@ -105,34 +106,6 @@ static enum ct_status backward_dropout(struct cuda_program *p, int id)
 	return ct__cuda_give_gradient(p, id, node->in[0], dx, false);
 }
 
-static enum ct_status backward_node(struct cuda_program *p, int id)
-{
-	switch (cuda_node(p, id)->op) {
-	case CT_OP_SOFTMAX_XENT:
-	case CT_OP_MSE:
-		return backward_loss(p, id);
-	case CT_OP_OUTPUT:
-		return ct__cuda_backward_output(p, id);
-	case CT_OP_MAX_POOL:
-	case CT_OP_AVG_POOL:
-	case CT_OP_GLOBAL_AVG_POOL:
-		return backward_pool(p, id);
-	case CT_OP_DROPOUT:
-	case CT_OP_DROP_PATH:
-		return backward_dropout(p, id);
-	case CT_OP_LINEAR: /* these are in groups */
-	case CT_OP_CONV2D:
-	case CT_OP_BATCH_NORM:
-	case CT_OP_ADD:
-	case CT_OP_RELU:
-	case CT_OP_INPUT:
-	case CT_OP_FLATTEN: /* its users have written the gradient of its input */
-	case CT_N_OPS:
-		break;
-	}
-	return CT_OK;
-}
-
 static enum ct_status backward_group(struct cuda_program *p, const struct cuda_group *g)
 {
 	if (g->layer != CUDA_NONE)
@@ -141,7 +114,9 @@ static enum ct_status backward_group(struct cuda_program *p, const struct cuda_g
 		return ct__cuda_backward_norm(p, g);
 	if (g->add != CUDA_NONE || g->relu != CUDA_NONE)
 		return backward_map(p, g);
-	return p->values[g->last].root == g->last ? backward_node(p, g->last) : CT_OK;
+	if (p->values[g->last].root != g->last)
+		return CT_OK;
+	return ct__cuda_op(cuda_node(p, g->last)->op)->backward(p, g->last);
 }
 
 /* A group runs at the place of its last node, but gradients of parameters are reported in the order of the nodes. */

@@ -11,7 +11,7 @@ enum ct_status ct__cuda_compile_tasks(struct cuda_program *p)
 	CT_TRY_ALLOC(p->groups = CT_NEW_ARRAY(struct cuda_group, n));
 	CT_TRY_ALLOC(p->norms = CT_NEW_ARRAY(struct cuda_norm, n));
 	CT_TRY_ALLOC(p->taps = CT_NEW_ARRAY(int, n));
-	CT_TRY(ct__cuda_fuse(p));
+	ct__cuda_fuse(p);
 	CT_TRY(ct__cuda_compile_forward(p));
 	return p->base.mode == CT_TRAIN ? ct__cuda_compile_backward(p) : CT_OK;
 }

@@ -12,7 +12,7 @@ enum ct_status ct__cuda_compile_tasks(struct cuda_program *p) CT_MUST_CHECK;
 enum ct_status ct__cuda_compile(struct cuda_program *p) CT_MUST_CHECK;
 
 /* fuse.c: decides where values are stored and which nodes are computed together. */
-enum ct_status ct__cuda_fuse(struct cuda_program *p) CT_MUST_CHECK;
+void ct__cuda_fuse(struct cuda_program *p);
 
 /* Append the tasks of the forward and of the backward pass. */
 enum ct_status ct__cuda_compile_forward(struct cuda_program *p) CT_MUST_CHECK;
@@ -27,9 +27,7 @@ enum ct_status ct__cuda_backward_norm(struct cuda_program *p, const struct cuda_
 enum ct_status ct__cuda_relu_backward(struct cuda_program *p, int node, const struct cuda_gradient *dy,
 				      int d) CT_MUST_CHECK;
 
-/* stage.c: append the tasks of CT_OP_OUTPUT, and the task that gives the gradient of the input to the caller. */
-enum ct_status ct__cuda_forward_output(struct cuda_program *p, int id) CT_MUST_CHECK;
-enum ct_status ct__cuda_backward_output(struct cuda_program *p, int id) CT_MUST_CHECK;
+/* stage.c: appends the task that gives the gradient of the input to the caller. */
 enum ct_status ct__cuda_backward_input(struct cuda_program *p) CT_MUST_CHECK;
 /* Appends a task that copies an array of the caller to a buffer, or a buffer to such an array. */
 enum ct_status ct__cuda_copy_task(struct cuda_program *p, int id, enum cuda_kind kind, enum cuda_array array,

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "nn/cuda/compile/compile.h"
+#include "nn/cuda/compile/op.h"
 
 /* Adds a buffer if *buffer is CUDA_NONE. */
 static enum ct_status copy_in(struct cuda_program *p, int id, enum cuda_array array, size_t row_bytes, int *buffer)
@@ -45,7 +46,7 @@ static enum ct_status forward_gather(struct cuda_program *p, int id)
 }
 
 /* Compiles both kinds of input. A batch uses one of them. */
-static enum ct_status forward_input(struct cuda_program *p, int id)
+enum ct_status ct__cuda_forward_input(struct cuda_program *p, int id)
 {
 	const struct ct_net_opts *o = &p->base.net->opts;
 	const struct cuda_value *v = &p->values[id];
@@ -55,6 +56,7 @@ static enum ct_status forward_input(struct cuda_program *p, int id)
 	struct cuda_task *t;
 	int x = CUDA_NONE;
 
+	CT_TRY(ct__cuda_new_value(p, id));
 	if (bytes && labeled)
 		CT_TRY(forward_gather(p, id));
 	CT_TRY(copy_in(p, id, CUDA_BATCH_X, pixels * (bytes ? 1 : sizeof(float)), &x));
@@ -120,15 +122,13 @@ static struct ct__k_pool_args pool_args(const struct cuda_program *p, int id)
 	};
 }
 
-static enum ct_status forward_pool(struct cuda_program *p, int id)
+enum ct_status ct__cuda_forward_pool(struct cuda_program *p, int id)
 {
 	const struct ct_node *node = cuda_node(p, id);
 	const struct cuda_value *v = &p->values[id];
 	struct cuda_task *t;
 
-	if (node->op == CT_OP_MAX_POOL && node->win.r * node->win.s > 256)
-		return CT_FAIL(CT_UNSUPPORTED, "%s: the cuda engine pools over windows of at most 256 elements",
-			       node->name);
+	CT_TRY(ct__cuda_new_value(p, id));
 	if (node->op == CT_OP_MAX_POOL)
 		CT_TRY(ct__cuda_buffer(p, ct__cuda_value_elems(p, v), &p->taps[id]));
 	CT_TRY(ct__cuda_task(p, id, CUDA_POOL, &t));
@@ -164,7 +164,7 @@ static enum ct_status add_dropout(struct cuda_program *p, int id, int x, int y)
 	return ct__cuda_refer(p, &t->dropout.y, y);
 }
 
-static enum ct_status forward_loss(struct cuda_program *p, int id)
+enum ct_status ct__cuda_forward_loss(struct cuda_program *p, int id)
 {
 	const struct ct_node *node = cuda_node(p, id);
 	const struct cuda_value *z = ct__cuda_value(p, node->in[0]);
@@ -206,43 +206,12 @@ static enum ct_status forward_loss(struct cuda_program *p, int id)
 	return ct__cuda_refer(p, &t->loss.row_hits, row_hits);
 }
 
-static enum ct_status forward_dropout(struct cuda_program *p, int id)
+enum ct_status ct__cuda_forward_dropout(struct cuda_program *p, int id)
 {
 	const int in = cuda_node(p, id)->in[0];
 
 	CT_TRY(ct__cuda_own_value(p, id, in));
 	return add_dropout(p, id, ct__cuda_value(p, in)->buffer, p->values[id].buffer);
-}
-
-static enum ct_status forward_node(struct cuda_program *p, int id)
-{
-	switch (cuda_node(p, id)->op) {
-	case CT_OP_INPUT:
-		CT_TRY(ct__cuda_new_value(p, id));
-		return forward_input(p, id);
-	case CT_OP_MAX_POOL:
-	case CT_OP_AVG_POOL:
-	case CT_OP_GLOBAL_AVG_POOL:
-		CT_TRY(ct__cuda_new_value(p, id));
-		return forward_pool(p, id);
-	case CT_OP_DROPOUT:
-	case CT_OP_DROP_PATH:
-		return forward_dropout(p, id);
-	case CT_OP_SOFTMAX_XENT:
-	case CT_OP_MSE:
-		return forward_loss(p, id);
-	case CT_OP_OUTPUT:
-		return ct__cuda_forward_output(p, id);
-	case CT_OP_LINEAR: /* these are in groups */
-	case CT_OP_CONV2D:
-	case CT_OP_BATCH_NORM:
-	case CT_OP_ADD:
-	case CT_OP_RELU:
-	case CT_OP_FLATTEN: /* shares the value of its input */
-	case CT_N_OPS:
-		break;
-	}
-	return CT_OK;
 }
 
 static enum ct_status forward_group(struct cuda_program *p, const struct cuda_group *g)
@@ -253,7 +222,9 @@ static enum ct_status forward_group(struct cuda_program *p, const struct cuda_gr
 		return ct__cuda_forward_norm(p, g);
 	if (g->add != CUDA_NONE || g->relu != CUDA_NONE)
 		return forward_map(p, g);
-	return p->values[g->last].root == g->last ? forward_node(p, g->last) : CT_OK;
+	if (p->values[g->last].root != g->last) /* it shares the value of another node */
+		return CT_OK;
+	return ct__cuda_op(cuda_node(p, g->last)->op)->forward(p, g->last);
 }
 
 enum ct_status ct__cuda_compile_forward(struct cuda_program *p)

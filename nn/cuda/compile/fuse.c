@@ -6,45 +6,20 @@
  * A node joins a group only if it is the only user of the value before it. In evaluation, the norm after a layer is
  * folded into the weights of the layer (kernels/fold.cu). */
 #include "nn/cuda/compile/compile.h"
-
-/* Nodes that keep the layout in memory of their first input. */
-static bool keeps_layout(enum ct_op op)
-{
-	return op == CT_OP_RELU || op == CT_OP_DROPOUT || op == CT_OP_DROP_PATH || op == CT_OP_ADD;
-}
+#include "nn/cuda/compile/op.h"
 
 static bool shares_value(const struct cuda_program *p, const struct ct_node *node)
 {
-	return node->op == CT_OP_FLATTEN ||
-	       (!cuda_is_training(p) && (node->op == CT_OP_DROPOUT || node->op == CT_OP_DROP_PATH));
+	const enum cuda_place place = ct__cuda_op(node->op)->place;
+
+	return place == CUDA_INPUT_VALUE || (!cuda_is_training(p) && place == CUDA_INPUT_IN_EVAL);
 }
 
-static bool same_shape(struct ct_shape a, struct ct_shape b)
-{
-	return a.c == b.c && a.h == b.h && a.w == b.w;
-}
-
-/* What the engine cannot compute in its layout. */
-static enum ct_status check_node(const struct cuda_program *p, int id)
-{
-	const struct ct_node *node = cuda_node(p, id);
-	const struct cuda_value *in = node->in[0] < 0 ? NULL : ct__cuda_value(p, node->in[0]);
-	const bool any_layout = keeps_layout(node->op) || node->op == CT_OP_LINEAR || node->op == CT_OP_FLATTEN ||
-				node->op == CT_OP_OUTPUT; /* of NCHW, in which flattening changes nothing */
-
-	if ((in && !any_layout && !same_shape(in->shape, cuda_node(p, node->in[0])->shape)) ||
-	    (node->op == CT_OP_ADD && !same_shape(in->shape, ct__cuda_value(p, node->in[1])->shape)))
-		return CT_FAIL(CT_UNSUPPORTED, "%s: the cuda engine does not support %s on a flattened image",
-			       node->name, ct_op_name(node->op));
-	return CT_OK;
-}
-
-static enum ct_status describe_value(struct cuda_program *p, int id)
+static void describe_value(struct cuda_program *p, int id)
 {
 	const struct ct_node *node = cuda_node(p, id);
 	struct cuda_value *v = &p->values[id];
 
-	CT_TRY(check_node(p, id));
 	*v = (struct cuda_value){.root = id, .user = CUDA_NONE, .buffer = CUDA_NONE};
 	v->needs_gradient = ct_graph_trains(p->base.graph, id) || (id == 0 && p->base.net->opts.input_gradient) ||
 			    (node->in[0] >= 0 && p->values[node->in[0]].needs_gradient) ||
@@ -52,9 +27,9 @@ static enum ct_status describe_value(struct cuda_program *p, int id)
 	v->gradient = (struct cuda_gradient){.buffer = CUDA_NONE, .second = CUDA_NONE};
 	if (shares_value(p, node)) {
 		v->root = p->values[node->in[0]].root;
-		return CT_OK;
+		return;
 	}
-	v->shape = keeps_layout(node->op) ? ct__cuda_value(p, node->in[0])->shape : node->shape;
+	v->shape = ct__cuda_stored_shape(p->base.graph, id);
 	v->cp = cuda_pad(v->shape.c, p->type);
 	for (int i = 0; i < 2 && node->in[i] >= 0; i++) {
 		struct cuda_value *in = ct__cuda_value(p, node->in[i]);
@@ -62,7 +37,6 @@ static enum ct_status describe_value(struct cuda_program *p, int id)
 		in->users++;
 		in->user = id;
 	}
-	return CT_OK;
 }
 
 /* Returns the group that computes the value of `node` if it can be extended by the only user of this value. */
@@ -89,7 +63,12 @@ static void extend(struct cuda_program *p, const struct cuda_group *from, int la
 	}
 }
 
-static void fuse_norm(struct cuda_program *p, int id)
+void ct__cuda_join_layer(struct cuda_program *p, int id)
+{
+	p->groups[id].layer = id;
+}
+
+void ct__cuda_join_norm(struct cuda_program *p, int id)
 {
 	const struct cuda_group *from = cuda_is_training(p) ? NULL : open_group(p, cuda_node(p, id)->in[0]);
 
@@ -106,7 +85,7 @@ static bool takes_sum(const struct cuda_program *p, const struct cuda_group *g)
 }
 
 /* If both addends are possible, the later one is computed with the sum, when the other one exists. */
-static void fuse_add(struct cuda_program *p, int id)
+void ct__cuda_join_add(struct cuda_program *p, int id)
 {
 	const struct ct_node *node = cuda_node(p, id);
 	const struct cuda_group *from = NULL;
@@ -126,7 +105,7 @@ static void fuse_add(struct cuda_program *p, int id)
 	p->groups[id].residual = residual;
 }
 
-static void fuse_relu(struct cuda_program *p, int id)
+void ct__cuda_join_relu(struct cuda_program *p, int id)
 {
 	const struct cuda_group *from = open_group(p, cuda_node(p, id)->in[0]);
 
@@ -135,12 +114,12 @@ static void fuse_relu(struct cuda_program *p, int id)
 	p->groups[id].relu = id;
 }
 
-enum ct_status ct__cuda_fuse(struct cuda_program *p)
+void ct__cuda_fuse(struct cuda_program *p)
 {
 	const int n = ct_graph_n_nodes(p->base.graph);
 
 	for (int id = 0; id < n; id++) {
-		CT_TRY(describe_value(p, id));
+		describe_value(p, id);
 		p->groups[id] = (struct cuda_group){.last = id,
 						    .layer = CUDA_NONE,
 						    .norm = CUDA_NONE,
@@ -149,16 +128,9 @@ enum ct_status ct__cuda_fuse(struct cuda_program *p)
 						    .residual = CUDA_NONE};
 	}
 	for (int id = 0; id < n; id++) {
-		const enum ct_op op = cuda_node(p, id)->op;
+		const struct cuda_op *op = ct__cuda_op(cuda_node(p, id)->op);
 
-		if (op == CT_OP_LINEAR || op == CT_OP_CONV2D)
-			p->groups[id].layer = id;
-		else if (op == CT_OP_BATCH_NORM)
-			fuse_norm(p, id);
-		else if (op == CT_OP_ADD)
-			fuse_add(p, id);
-		else if (op == CT_OP_RELU)
-			fuse_relu(p, id);
+		if (op->join)
+			op->join(p, id);
 	}
-	return CT_OK;
 }

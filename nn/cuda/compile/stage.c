@@ -1,6 +1,7 @@
 /* The ends of a stage of a pipeline: its output, and the gradients of its output and input, which the caller has in
  * host memory as fp32 [N,C,H,W]. */
 #include "nn/cuda/compile/compile.h"
+#include "nn/cuda/compile/op.h"
 
 enum ct_status ct__cuda_copy_task(struct cuda_program *p, int id, enum cuda_kind kind, enum cuda_array array,
 				  size_t row_bytes, int buffer)
