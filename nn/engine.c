@@ -4,85 +4,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/device/cuda_module.h"
 #include "base/mem.h"
 #include "nn/engine_impl.h"
-
-/* Engines in the order in which "auto" prefers them. */
-static const struct entry {
-	const char *name;
-	const struct ct_engine_ops *ops; /* NULL: in a module, or not in this build */
-	const char *symbol;              /* of the table in the module of CUDA; NULL: none */
-	const char *why;                 /* not in this build */
-} engines[] = {
-#ifdef CT_WITH_ONEDNN
-	{"onednn", &ct__engine_ops_onednn, NULL, ""},
-#else
-	{"onednn", NULL, NULL, "built without it (configure with -DCTRAIN_ONEDNN=ON)"},
-#endif
-	{"ref", &ct__engine_ops_ref, NULL, ""},
-#ifdef CT_WITH_CUDA_ENGINE
-	{"cuda", NULL, "ct_cuda_engine", ""},
-#else
-	{"cuda", NULL, NULL, "not in this build"},
-#endif
-};
-
-/* The table of an engine that this machine can use, or NULL and the reason. */
-static const struct ct_engine_ops *ops_of(const struct entry *e, char *why, size_t why_len)
-{
-	const struct ct_engine_ops *ops = e->ops;
-	const void *table;
-
-	snprintf(why, why_len, "%s", e->why);
-	if (e->symbol && ct_cuda_module_open(e->symbol, &table) == CT_OK) {
-		ops = ((const struct ct_engine_module *)table)->ops;
-	} else if (e->symbol) {
-		snprintf(why, why_len, "%s", ct_error_message());
-		ct_error_clear();
-	}
-	return ops && ops->available(why, why_len) ? ops : NULL;
-}
-
-bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len)
-{
-	if (i >= CT_ARRAY_LEN(engines))
-		return false;
-	*name = engines[i].name;
-	*available = ops_of(&engines[i], why, why_len) != NULL;
-	if (*available && why_len)
-		why[0] = '\0';
-	return true;
-}
-
-static enum ct_status no_engine(const char *name, const ct_device *device, const char *why)
-{
-	/* Only the module of a GPU supports its device. */
-	const enum ct_status st = ct_device_caps(device)->host_code ? CT_UNSUPPORTED : CT_DEVICE;
-	char list[256] = "", unused[256];
-	size_t len = 0;
-	const char *other;
-	bool available;
-
-	for (size_t i = 0; ct_engine_at(i, &other, &available, unused, sizeof(unused)); i++) {
-		if (available && len < sizeof(list))
-			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", len ? ", " : "", other);
-	}
-	(void)CT_FAIL(st, "engine \"%s\" is not available: %s", name, why);
-	ct_error_hint("available engines: %s", list);
-	return st;
-}
-
-/* Returns NULL if the engine supports the device, otherwise the reason why it does not. */
-static const char *unsupported(const struct ct_engine_ops *ops, const ct_device *d, char *why, size_t why_len)
-{
-	bool can = ops->supports ? ops->supports(d) : strcmp(ct_device_kind(d), "cpu") == 0;
-
-	if (can)
-		return NULL;
-	snprintf(why, why_len, "it does not support a %s device", ct_device_kind(d));
-	return why;
-}
 
 enum ct_status ct__engine_open_with(const struct ct_engine_ops *ops, ct_device *device, int threads, ct_engine **out)
 {
@@ -101,27 +24,6 @@ enum ct_status ct__engine_open_with(const struct ct_engine_ops *ops, ct_device *
 	(*out)->stream = stream;
 	(*out)->threads = threads;
 	return CT_OK;
-}
-
-enum ct_status ct_engine_open(const char *name, ct_device *device, int threads, ct_engine **out)
-{
-	char why[256] = "there is no engine with this name";
-	bool automatic = !strcmp(name, "auto");
-
-	if (threads < 1)
-		return CT_FAIL(CT_CONFIG, "an engine needs at least 1 thread, not %d", threads);
-	for (size_t i = 0; i < CT_ARRAY_LEN(engines); i++) {
-		const struct ct_engine_ops *ops;
-
-		if (!automatic && strcmp(engines[i].name, name))
-			continue;
-		ops = ops_of(&engines[i], why, sizeof(why));
-		if (ops && !unsupported(ops, device, why, sizeof(why)))
-			return ct__engine_open_with(ops, device, threads, out);
-		if (!automatic)
-			break;
-	}
-	return no_engine(name, device, why);
 }
 
 void ct_engine_close(ct_engine *e)
@@ -159,18 +61,6 @@ static enum ct_status check_batch_norm(const ct_graph *g, int n)
 		}
 	}
 	return CT_OK;
-}
-
-enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p)
-{
-	char why[128] = "computes in fp32 only";
-
-	if (p == CT_PRECISION_FP32 || (e->ops->precision && e->ops->precision(p, why, sizeof(why))))
-		return CT_OK;
-	enum ct_status st =
-		CT_FAIL(CT_UNSUPPORTED, "precision %s: the engine \"%s\" %s", ct_precision_name(p), e->ops->name, why);
-	ct_error_hint("use precision=fp32: every engine computes in it");
-	return st;
 }
 
 bool ct_engine_gathers(const ct_engine *e)
@@ -221,6 +111,8 @@ enum ct_status ct_program_create_in(ct_net *net, const ct_graph *g, int n, enum 
 		return CT_FAIL(CT_CONFIG, "batch size %d is below 1", n);
 	if (g != net->graph && !same_tensors(g, net->graph))
 		return CT_FAIL(CT_BUG, "the graph of a program and the graph of its net have different parameters");
+	if (g != net->graph)
+		CT_TRY(ct_engine_check_graph(net->engine, g, net->opts.precision));
 	if (mode == CT_TRAIN && !net->opts.train)
 		return CT_FAIL(CT_BUG, "a training program cannot run on a net that was made for evaluation");
 	if (mode == CT_TRAIN && !net->opts.sync)

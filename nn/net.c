@@ -166,6 +166,7 @@ enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_ne
 
 	CT_TRY(check_opts(opts, ct_graph_node(g, 0)->shape));
 	CT_TRY(ct_engine_check_precision(e, opts->precision));
+	CT_TRY(ct_engine_check_graph(e, g, opts->precision));
 	CT_TRY(check_stage(e, g, opts));
 	CT_TRY_ALLOC(net = CT_NEW(ct_net));
 	net->engine = e;

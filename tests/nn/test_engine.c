@@ -26,6 +26,59 @@ static void open_rig(struct rig *r, const char *engine, bool train)
 	rig_open(r, engine, graph_make(shape, layers, 3, CT_LOSS_CROSS_ENTROPY, 0), &opts);
 }
 
+static unsigned computes_all_but_dropout(enum ct_op op)
+{
+	return op == CT_OP_DROPOUT ? 0 : op == CT_OP_RELU ? CT_IN(FP32) : CT_IN_ALL;
+}
+
+static enum ct_status refuse_linear(const ct_graph *g, int node)
+{
+	return ct_graph_node(g, node)->op == CT_OP_LINEAR ? CT_FAIL(CT_UNSUPPORTED, "too wide") : CT_OK;
+}
+
+/* An engine states what it computes before anything runs. */
+static void test_operations(void **state)
+{
+	ct_graph *g = graph_make(shape, layers, 3, CT_LOSS_CROSS_ENTROPY, 0);
+	struct ct_net_opts opts = {.batch = ROWS, .input = CT_INPUT_F32_NCHW, .contexts = 1};
+	struct ct_engine_ops ops = ct__engine_ops_ref;
+	ct_engine *engine = NULL;
+	ct_device *device;
+	ct_net *net;
+
+	(void)state;
+	ops.computes = computes_all_but_dropout;
+	assert_ok(ct_device_open("cpu", 0, &device));
+	assert_ok(ct__engine_open_with(&ops, device, 1, &engine));
+	assert_fails(ct_engine_check_graph(engine, g, CT_PRECISION_FP32), CT_UNSUPPORTED,
+		     "drop1: the engine \"ref\" does not compute dropout in fp32");
+	assert_non_null(strstr(ct_error_hint_text(), "use train.engine="));
+	assert_fails(ct_engine_check_graph(engine, g, CT_PRECISION_BF16), CT_UNSUPPORTED,
+		     "relu1: the engine \"ref\" does not compute relu in bf16");
+	assert_non_null(strstr(ct_error_hint_text(), "use precision=fp32"));
+	assert_fails(ct_net_create(engine, g, &opts, &net), CT_UNSUPPORTED, "drop1: ");
+	ops.computes = ct__engine_ops_ref.computes;
+	assert_ok(ct_engine_check_graph(engine, g, CT_PRECISION_FP32));
+	ops.check_node = refuse_linear;
+	assert_fails(ct_engine_check_graph(engine, g, CT_PRECISION_FP32), CT_UNSUPPORTED, "too wide");
+	ct_engine_close(engine);
+
+	assert_ok(ct_engine_check_model("auto", device, g, CT_PRECISION_FP32));
+	assert_fails(ct_engine_check_model("ref", device, g, CT_PRECISION_BF16), CT_UNSUPPORTED, "fp32 only");
+	assert_fails(ct_engine_check_model("gpu9", device, g, CT_PRECISION_FP32), CT_UNSUPPORTED, "not available");
+	ct_device_close(device);
+	ct_graph_destroy(g);
+}
+
+/* Today every engine computes every operation. An engine without one is listed here, and its users get an error. */
+static void assert_computes_all(const ct_engine *engine)
+{
+	for (enum ct_op op = 0; op < CT_N_OPS; op++) {
+		if (!(engine->ops->computes(op) & CT_IN(FP32)))
+			fail_msg("the engine %s does not compute %s", engine->ops->name, ct_op_name(op));
+	}
+}
+
 static void test_registry(void **state)
 {
 	ct_device *device;
@@ -43,6 +96,7 @@ static void test_registry(void **state)
 		if (available) {
 			assert_ok(ct_engine_open(name, device, 1, &engine));
 			assert_string_equal(engine->ops->name, name);
+			assert_computes_all(engine);
 			assert_true(strlen(ct_engine_version(engine)) > 0);
 			ct_engine_close(engine);
 		} else {
@@ -246,6 +300,7 @@ static void test_out_of_memory_leaves_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_operations),
 		cmocka_unit_test(test_registry), cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_options),  cmocka_unit_test(test_a_step_allocates_nothing),
 		cmocka_unit_test(test_profile),  cmocka_unit_test(test_out_of_memory_leaves_nothing),
