@@ -300,6 +300,19 @@ enum ct_status ct_plan_known_data(const struct ct_config *c, struct ct_dataset_i
 	return peek(c, true, out);
 }
 
+/* The engines of GPUs are in a module that only ranks open. */
+static enum ct_status check_operations(const struct ct_config *c, const ct_graph *g)
+{
+	ct_device *device;
+
+	if (!ct_plan_on_cpu(c))
+		return CT_OK;
+	CT_TRY(ct_plan_device_open(c, 0, &device));
+	enum ct_status st = ct_engine_check_model(c->train.engine, device, g, c->precision);
+	ct_device_close(device);
+	return st;
+}
+
 enum ct_status ct_plan_check_model(const struct ct_config *c)
 {
 	const char *key = c->model.name == CT_MODEL_LAYERS ? "model.layers" : "model.name";
@@ -317,6 +330,8 @@ enum ct_status ct_plan_check_model(const struct ct_config *c)
 	enum ct_status st = ct_plan_graph(c, &info, p.input, &g);
 	if (st == CT_OK)
 		st = ct_plan_check_sizes(c, &info, &p, g);
+	if (st == CT_OK)
+		st = check_operations(c, g);
 	if (st == CT_OK && c->launch.pipeline > 1) {
 		int first[CT_MAX_STAGES + 1];
 

@@ -26,36 +26,33 @@ const float *ct__export_buffer(const struct ct_export_model *m, int id)
 	return at;
 }
 
+static bool is_identity(const struct ct_op_export *e, const struct ct_export_value *x)
+{
+	return e->identity == CT_IDENTITY_IN_EVALUATION || (e->identity == CT_IDENTITY_OF_VECTORS && x->flat);
+}
+
 void ct__export_values(const ct_graph *g, struct ct_export_value *values)
 {
-	for (int i = 0; i < ct_graph_n_nodes(g); i++) {
+	values[0] = (struct ct_export_value){0};
+	for (int i = 1; i < ct_graph_n_nodes(g); i++) {
 		const struct ct_node *n = ct_graph_node(g, i);
-		const struct ct_export_value *x = n->in[0] < 0 ? NULL : &values[n->in[0]];
+		const struct ct_op_export *e = &ct_op_info(n->op)->exported;
+		const struct ct_export_value *x = &values[n->in[0]];
+		const bool any = x->flat || (n->in[1] >= 0 && values[n->in[1]].flat);
 
-		values[i] = (struct ct_export_value){.node = i};
-		switch (n->op) {
-		case CT_OP_LINEAR:
-			values[i].flat = true;
-			break;
-		case CT_OP_FLATTEN:
-			values[i].node = x->flat ? x->node : i;
-			values[i].flat = true;
-			break;
-		case CT_OP_DROPOUT:
-		case CT_OP_DROP_PATH:
+		if (is_identity(e, x))
 			values[i] = *x;
-			break;
-		case CT_OP_RELU:
-		case CT_OP_BATCH_NORM:
-			values[i].flat = x->flat;
-			break;
-		case CT_OP_ADD:
-			values[i].flat = x->flat || values[n->in[1]].flat;
-			break;
-		default: /* [N,C,H,W] */
-			break;
-		}
+		else
+			values[i] = (struct ct_export_value){
+				.node = i, .flat = e->gives == CT_RANK_ANY ? any : e->gives == CT_RANK_2};
 	}
+}
+
+bool ct__export_is_flat(const struct ct_node *n, const struct ct_export_value *value)
+{
+	const enum ct_rank takes = ct_op_info(n->op)->exported.takes;
+
+	return takes == CT_RANK_ANY ? value->flat : takes == CT_RANK_2;
 }
 
 bool ct__export_normalizes(const struct ct_description *d)

@@ -3,6 +3,7 @@
 #define CT_TRAINER_TOOLS_EXPORT_EXPORT_IMPL_H
 
 #include "infer/description.h"
+#include "nn/graph/op.h"
 #include "trainer/run/checkpoint/whole.h"
 
 /* A model with its values in host memory: those of whole->groups[0]. */
@@ -24,6 +25,8 @@ struct ct_export_value {
 };
 /* Fills values [n nodes]. */
 void ct__export_values(const ct_graph *g, struct ct_export_value *values);
+/* Returns whether node n, which computes `value`, needs its inputs in rank 2. */
+bool ct__export_is_flat(const struct ct_node *n, const struct ct_export_value *value);
 /* Whether the graph has to normalize its input. */
 bool ct__export_normalizes(const struct ct_description *d);
 /* Describes the input for readers: "float32 [N,3,32,32]: RGB images, values from 0 to 1; the model normalizes them". */

@@ -99,39 +99,189 @@ static enum ct_status add_head(const struct ct_export_model *m, const char *weig
 	return st;
 }
 
-/* The size of the input of node n, which is the value of node n->in[0]. */
-static const struct ct_shape *input_shape(const ct_graph *g, const struct ct_node *n)
+/* A node whose line is being written. */
+struct line {
+	const ct_graph *graph;
+	const struct ct_export_value *values;
+	int id;
+	const struct ct_node *node;
+	struct ct_str *out;
+};
+
+/* Appends the value of node `of` in the rank that its user needs. */
+static void add_operand(struct ct_str *out, const struct ct_export_value *values, int of, bool flat)
 {
-	return &ct_graph_node(g, n->in[0])->shape;
+	if (values[of].flat == flat)
+		ct_str_addf(out, "v%d", of);
+	else
+		ct_str_addf(out, flat ? "torch.flatten(v%d, 1)" : "v%d[:, :, None, None]", of);
 }
 
-static const char *python_bool(bool v)
+static const struct ct_shape *input_shape(const struct line *l)
 {
-	return v ? "True" : "False";
+	return &ct_graph_node(l->graph, l->node->in[0])->shape;
+}
+
+static void add_pair(struct ct_str *out, int height, int width)
+{
+	ct_str_addf(out, "(%d, %d)", height, width);
+}
+
+static void add_input(const struct line *l, int input)
+{
+	add_operand(l->out, l->values, l->node->in[input], ct__export_is_flat(l->node, &l->values[l->id]));
+}
+
+static void add_x(const struct line *l)
+{
+	add_input(l, 0);
+}
+
+static void add_y(const struct line *l)
+{
+	add_input(l, 1);
+}
+
+static void add_any(const struct line *l)
+{
+	ct_str_addf(l->out, "v%d", l->node->in[0]);
+}
+
+static void add_features(const struct line *l)
+{
+	const struct ct_shape *in = input_shape(l);
+
+	ct_str_addf(l->out, "%d", in->c * in->h * in->w);
+}
+
+static void add_c(const struct line *l)
+{
+	ct_str_addf(l->out, "%d", input_shape(l)->c);
+}
+
+static void add_k(const struct line *l)
+{
+	ct_str_addf(l->out, "%d", l->node->shape.c);
+}
+
+static void add_kernel(const struct line *l)
+{
+	add_pair(l->out, l->node->win.r, l->node->win.s);
+}
+
+static void add_stride(const struct line *l)
+{
+	add_pair(l->out, l->node->win.stride_h, l->node->win.stride_w);
+}
+
+static void add_padding(const struct line *l)
+{
+	add_pair(l->out, l->node->win.pad_h, l->node->win.pad_w);
+}
+
+static void add_dilation(const struct line *l)
+{
+	add_pair(l->out, l->node->win.dilation_h, l->node->win.dilation_w);
+}
+
+static void add_groups(const struct line *l)
+{
+	ct_str_addf(l->out, "%d", l->node->groups);
+}
+
+static void add_bias(const struct line *l)
+{
+	ct_str_add(l->out, l->node->bias >= 0 ? "True" : "False");
+}
+
+static void add_axes(const struct line *l)
+{
+	ct_str_add(l->out, l->values[l->id].flat ? "1" : "2");
+}
+
+static void add_eps(const struct line *l)
+{
+	ct_str_addf(l->out, "%.9g", (double)l->node->eps);
+}
+
+static void add_momentum(const struct line *l)
+{
+	ct_str_addf(l->out, "%.9g", (double)l->node->momentum);
+}
+
+static void add_p(const struct line *l)
+{
+	ct_str_addf(l->out, "%.9g", (double)l->node->p);
+}
+
+/* The words in braces of struct ct_op_export. */
+static const struct {
+	const char *name;
+	void (*add)(const struct line *l);
+} words[] = {
+	{"x", add_x},               /* the first input, in the rank that the operation needs */
+	{"y", add_y},               /* the second one */
+	{"any", add_any},           /* the first input, in any rank */
+	{"features", add_features}, /* number of elements of the input */
+	{"c", add_c},               /* its channels */
+	{"k", add_k},               /* channels of the output */
+	{"axes", add_axes},         /* 1 for vectors, 2 for images */
+	{"kernel", add_kernel},
+	{"stride", add_stride},
+	{"padding", add_padding},
+	{"dilation", add_dilation},
+	{"groups", add_groups},
+	{"bias", add_bias},
+	{"eps", add_eps},
+	{"momentum", add_momentum},
+	{"p", add_p},
+};
+
+static enum ct_status add_word(const struct line *l, const char *word, size_t len)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(words); i++) {
+		if (strlen(words[i].name) == len && memcmp(words[i].name, word, len) == 0) {
+			words[i].add(l);
+			return CT_OK;
+		}
+	}
+	return CT_FAIL(CT_BUG, "the description of the operation %s for PyTorch has the unknown word \"%.*s\"",
+		       ct_op_name(l->node->op), (int)len, word);
+}
+
+/* Appends a template of struct ct_op_export. */
+static enum ct_status fill_in(const struct line *l, const char *template)
+{
+	const char *open, *close;
+
+	for (; (open = strchr(template, '{')) && (close = strchr(open, '}')); template = close + 1) {
+		ct_str_add_bytes(l->out, template, (size_t)(open - template));
+		CT_TRY(add_word(l, open + 1, (size_t)(close - open - 1)));
+	}
+	ct_str_add(l->out, template);
+	return CT_OK;
+}
+
+static struct line line_of(const struct ct_export_model *m, const struct ct_export_value *values, int id,
+			   struct ct_str *out)
+{
+	return (struct line){m->graph, values, id, ct_graph_node(m->graph, id), out};
 }
 
 /* Modules are stored by their complete names, which may contain dots and may be names of methods of nn.Module. */
-static void add_modules(const struct ct_export_model *m, const struct ct_export_value *values, struct ct_str *out)
+static enum ct_status add_modules(const struct ct_export_model *m, const struct ct_export_value *values,
+				  struct ct_str *out)
 {
 	ct_str_add(out, "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n");
 	for (int i = 1; i < ct_graph_loss(m->graph); i++) {
-		const struct ct_node *n = ct_graph_node(m->graph, i);
-		const struct ct_shape *in = input_shape(m->graph, n);
-		const struct ct_window *w = &n->win;
+		const struct line l = line_of(m, values, i, out);
+		const char *module = ct_op_info(l.node->op)->exported.python_module;
 
-		if (n->op == CT_OP_LINEAR)
-			ct_str_addf(out, "        self._put(\"%s\", nn.Linear(%d, %d, bias=%s))\n", n->name,
-				    in->c * in->h * in->w, n->shape.c, python_bool(n->bias >= 0));
-		else if (n->op == CT_OP_CONV2D)
-			ct_str_addf(
-				out,
-				"        self._put(\"%s\", nn.Conv2d(%d, %d, (%d, %d), stride=(%d, %d), padding=(%d, %d), "
-				"dilation=(%d, %d), groups=%d, bias=%s))\n",
-				n->name, in->c, n->shape.c, w->r, w->s, w->stride_h, w->stride_w, w->pad_h, w->pad_w,
-				w->dilation_h, w->dilation_w, n->groups, python_bool(n->bias >= 0));
-		else if (n->op == CT_OP_BATCH_NORM)
-			ct_str_addf(out, "        self._put(\"%s\", nn.BatchNorm%dd(%d, eps=%.9g, momentum=%.9g))\n",
-				    n->name, values[i].flat ? 1 : 2, n->shape.c, (double)n->eps, (double)n->momentum);
+		if (!module)
+			continue;
+		ct_str_addf(out, "        self._put(\"%s\", ", l.node->name);
+		CT_TRY(fill_in(&l, module));
+		ct_str_add(out, ")\n");
 	}
 	ct_str_add(out, "\n    def _put(self, name, module):\n"
 			"        *parents, last = name.split(\".\")\n"
@@ -144,72 +294,25 @@ static void add_modules(const struct ct_export_model *m, const struct ct_export_
 			"        for part in name.split(\".\"):\n"
 			"            at = at._modules[part]\n"
 			"        return at\n\n");
+	return CT_OK;
 }
 
-/* Appends the value of node `of` in the rank that its user needs. */
-static void add_operand(struct ct_str *out, const struct ct_export_value *values, int of, bool flat)
+static enum ct_status add_operation(const struct ct_export_model *m, const struct ct_export_value *values, int i,
+				    struct ct_str *out)
 {
-	if (values[of].flat == flat)
-		ct_str_addf(out, "v%d", of);
-	else
-		ct_str_addf(out, flat ? "torch.flatten(v%d, 1)" : "v%d[:, :, None, None]", of);
-}
-
-static void add_operation(const struct ct_export_model *m, const struct ct_export_value *values, int i,
-			  struct ct_str *out)
-{
-	const struct ct_node *n = ct_graph_node(m->graph, i);
-	const struct ct_window *w = &n->win;
-	const bool flat = values[i].flat;
+	const struct line l = line_of(m, values, i, out);
+	const struct ct_op_export *e = &ct_op_info(l.node->op)->exported;
 
 	ct_str_addf(out, "        v%d = ", i);
-	switch (n->op) {
-	case CT_OP_LINEAR:
-	case CT_OP_CONV2D:
-	case CT_OP_BATCH_NORM:
-		ct_str_addf(out, "module(\"%s\")(", n->name);
-		add_operand(out, values, n->in[0], flat);
-		ct_str_add(out, ")");
-		break;
-	case CT_OP_MAX_POOL:
-		ct_str_add(out, "F.max_pool2d(");
-		add_operand(out, values, n->in[0], false);
-		ct_str_addf(out, ", (%d, %d), (%d, %d), (%d, %d), (%d, %d))", w->r, w->s, w->stride_h, w->stride_w,
-			    w->pad_h, w->pad_w, w->dilation_h, w->dilation_w);
-		break;
-	case CT_OP_AVG_POOL:
-		ct_str_add(out, "F.avg_pool2d(");
-		add_operand(out, values, n->in[0], false);
-		ct_str_addf(out, ", (%d, %d), (%d, %d), (%d, %d), count_include_pad=False)", w->r, w->s, w->stride_h,
-			    w->stride_w, w->pad_h, w->pad_w);
-		break;
-	case CT_OP_GLOBAL_AVG_POOL:
-		ct_str_add(out, "F.adaptive_avg_pool2d(");
-		add_operand(out, values, n->in[0], false);
-		ct_str_add(out, ", 1)");
-		break;
-	case CT_OP_ADD:
-		add_operand(out, values, n->in[0], flat);
-		ct_str_add(out, " + ");
-		add_operand(out, values, n->in[1], flat);
-		break;
-	case CT_OP_RELU:
-		ct_str_addf(out, "F.relu(v%d)", n->in[0]);
-		break;
-	case CT_OP_DROPOUT:
-		ct_str_addf(out, "F.dropout(v%d, %.9g, self.training)", n->in[0], (double)n->p);
-		break;
-	case CT_OP_DROP_PATH:
-		ct_str_addf(out, "drop_path(v%d, %.9g, self.training)", n->in[0], (double)n->p);
-		break;
-	default: /* flatten */
-		ct_str_addf(out, "torch.flatten(v%d, 1)", n->in[0]);
-		break;
-	}
+	if (e->python_module)
+		ct_str_addf(out, "module(\"%s\")(", l.node->name);
+	CT_TRY(fill_in(&l, e->python_module ? "{x})" : e->python));
 	ct_str_add(out, "\n");
+	return CT_OK;
 }
 
-static void add_forward(const struct ct_export_model *m, const struct ct_export_value *values, struct ct_str *out)
+static enum ct_status add_forward(const struct ct_export_model *m, const struct ct_export_value *values,
+				  struct ct_str *out)
 {
 	const int loss = ct_graph_loss(m->graph);
 
@@ -219,10 +322,11 @@ static void add_forward(const struct ct_export_model *m, const struct ct_export_
 			out,
 			"        v0 = (v0 - v0.new_tensor(MEAN)[:, None, None]) / v0.new_tensor(STD)[:, None, None]\n");
 	for (int i = 1; i < loss; i++)
-		add_operation(m, values, i, out);
+		CT_TRY(add_operation(m, values, i, out));
 	ct_str_add(out, "        return ");
 	add_operand(out, values, ct_graph_node(m->graph, loss)->in[0], true);
 	ct_str_add(out, "\n\n\n");
+	return CT_OK;
 }
 
 static bool has_drop_path(const ct_graph *g)
@@ -245,8 +349,9 @@ enum ct_status ct__export_python(const struct ct_export_model *m, const char *we
 	ct__export_values(m->graph, values);
 	if (has_drop_path(m->graph))
 		ct_str_add(out, drop_path);
-	add_modules(m, values, out);
-	add_forward(m, values, out);
+	enum ct_status st = add_modules(m, values, out);
+	if (st == CT_OK)
+		st = add_forward(m, values, out);
 	ct_str_add(out, loader);
 	if (d->resize > 0 && d->model.loss != CT_LOSS_MSE) {
 		ct_str_add(out, "\n\n");
@@ -255,5 +360,5 @@ enum ct_status ct__export_python(const struct ct_export_model *m, const char *we
 			    gray ? ".convert(\"L\")" : "", d->model.input.c);
 	}
 	ct_free(values);
-	return ct_str_status(out);
+	return st == CT_OK ? ct_str_status(out) : st;
 }

@@ -183,77 +183,118 @@ static const char *operand(struct writer *w, const char *user, int of, bool flat
 	return out;
 }
 
-static const char *param_name(const struct writer *w, int id)
+static void add_kernel_shape(struct ct_str *a, const struct ct_node *n)
 {
-	return id < 0 ? NULL : ct_graph_param(w->m->graph, id)->name;
+	add_ints(a, "kernel_shape", (const int[]){n->win.r, n->win.s}, 2);
 }
 
-static void add_window(struct ct_str *attributes, const struct ct_window *win, bool dilates)
+static void add_strides(struct ct_str *a, const struct ct_node *n)
 {
-	add_ints(attributes, "kernel_shape", (const int[]){win->r, win->s}, 2);
-	add_ints(attributes, "strides", (const int[]){win->stride_h, win->stride_w}, 2);
-	add_ints(attributes, "pads", (const int[]){win->pad_h, win->pad_w, win->pad_h, win->pad_w}, 4);
-	if (dilates)
-		add_ints(attributes, "dilations", (const int[]){win->dilation_h, win->dilation_w}, 2);
+	add_ints(a, "strides", (const int[]){n->win.stride_h, n->win.stride_w}, 2);
 }
 
-static void add_operation(struct writer *w, int id)
+static void add_pads(struct ct_str *a, const struct ct_node *n)
+{
+	const struct ct_window *w = &n->win;
+
+	add_ints(a, "pads", (const int[]){w->pad_h, w->pad_w, w->pad_h, w->pad_w}, 4);
+}
+
+static void add_dilations(struct ct_str *a, const struct ct_node *n)
+{
+	add_ints(a, "dilations", (const int[]){n->win.dilation_h, n->win.dilation_w}, 2);
+}
+
+static void add_group(struct ct_str *a, const struct ct_node *n)
+{
+	add_int(a, "group", n->groups);
+}
+
+static void add_trans_b(struct ct_str *a, const struct ct_node *n)
+{
+	(void)n;
+	add_int(a, "transB", 1);
+}
+
+static void add_count_include_pad(struct ct_str *a, const struct ct_node *n)
+{
+	(void)n;
+	add_int(a, "count_include_pad", 0);
+}
+
+static void add_epsilon(struct ct_str *a, const struct ct_node *n)
+{
+	add_float(a, "epsilon", n->eps);
+}
+
+/* The attributes that struct ct_op_export names. */
+static const struct {
+	const char *name;
+	void (*add)(struct ct_str *attributes, const struct ct_node *n);
+} known_attributes[] = {
+	{"kernel_shape", add_kernel_shape},
+	{"strides", add_strides},
+	{"pads", add_pads},
+	{"dilations", add_dilations},
+	{"group", add_group},
+	{"transB", add_trans_b},
+	{"count_include_pad", add_count_include_pad},
+	{"epsilon", add_epsilon},
+};
+
+static enum ct_status add_known(struct ct_str *attributes, const struct ct_node *n, const char *name)
+{
+	for (size_t i = 0; i < CT_ARRAY_LEN(known_attributes); i++) {
+		if (strcmp(known_attributes[i].name, name) == 0) {
+			known_attributes[i].add(attributes, n);
+			return CT_OK;
+		}
+	}
+	return CT_FAIL(CT_BUG, "the description of the operation %s for ONNX has the unknown attribute \"%s\"",
+		       ct_op_name(n->op), name);
+}
+
+/* Appends the operation of node `id`: its inputs are its operands, its parameters and its buffers. */
+static enum ct_status add_operation(struct writer *w, int id)
 {
 	const struct ct_node *n = ct_graph_node(w->m->graph, id);
-	const bool flat = w->values[id].flat;
-	char x_text[NAME_MAX_LEN], y_text[NAME_MAX_LEN], z_text[NAME_MAX_LEN], other[NAME_MAX_LEN];
-	const char *y = name_of(w, id, y_text), *x, *z;
+	const struct ct_op_info *info = ct_op_info(n->op);
+	const bool flat = ct__export_is_flat(n, &w->values[id]);
+	char text[2][NAME_MAX_LEN], y[NAME_MAX_LEN], words[128];
+	char user[sizeof(n->name) + 2] = "";
+	const char *inputs[7] = {NULL}, *type, *name;
 	struct ct_str a = {0};
+	int n_inputs = 0;
+	char *rest = NULL;
 
-	switch (n->op) {
-	case CT_OP_LINEAR:
-		x = operand(w, n->name, n->in[0], true, x_text);
-		add_int(&a, "transB", 1);
-		add_node(w, "Gemm", y, (const char *const[]){x, param_name(w, n->weight), param_name(w, n->bias), NULL},
-			 &a);
-		break;
-	case CT_OP_CONV2D:
-		x = operand(w, n->name, n->in[0], false, x_text);
-		add_window(&a, &n->win, true);
-		add_int(&a, "group", n->groups);
-		add_node(w, "Conv", y, (const char *const[]){x, param_name(w, n->weight), param_name(w, n->bias), NULL},
-			 &a);
-		break;
-	case CT_OP_BATCH_NORM:
-		x = operand(w, n->name, n->in[0], flat, x_text);
-		add_float(&a, "epsilon", n->eps);
-		add_node(w, "BatchNormalization", y,
-			 (const char *const[]){x, param_name(w, n->weight), param_name(w, n->bias),
-					       ct_graph_buffer(w->m->graph, n->mean)->name,
-					       ct_graph_buffer(w->m->graph, n->var)->name, NULL},
-			 &a);
-		break;
-	case CT_OP_MAX_POOL:
-	case CT_OP_AVG_POOL:
-		x = operand(w, n->name, n->in[0], false, x_text);
-		add_window(&a, &n->win, n->op == CT_OP_MAX_POOL);
-		if (n->op == CT_OP_AVG_POOL)
-			add_int(&a, "count_include_pad", 0);
-		add_node(w, n->op == CT_OP_MAX_POOL ? "MaxPool" : "AveragePool", y, (const char *const[]){x, NULL}, &a);
-		break;
-	case CT_OP_ADD:
-		snprintf(other, sizeof(other), "%s/b", n->name);
-		x = operand(w, n->name, n->in[0], flat, x_text);
-		z = operand(w, other, n->in[1], flat, z_text);
-		add_node(w, "Add", y, (const char *const[]){x, z, NULL}, NULL);
-		break;
-	default:
-		x = operand(w, n->name, n->in[0], n->op == CT_OP_RELU && flat, x_text);
-		add_node(w,
-			 n->op == CT_OP_RELU      ? "Relu"
-			 : n->op == CT_OP_FLATTEN ? "Flatten"
-						  : "GlobalAveragePool",
-			 y, (const char *const[]){x, NULL}, NULL);
-		break;
+	for (int i = 0; i < info->n_inputs; i++) {
+		snprintf(user, sizeof(user), "%s%s", n->name, i ? "/b" : "");
+		inputs[n_inputs++] = operand(w, user, n->in[i], flat, text[i]);
 	}
+	for (int i = 0; i < 2; i++) {
+		const int param = i ? n->bias : n->weight;
+		if (param >= 0)
+			inputs[n_inputs++] = ct_graph_param(w->m->graph, param)->name;
+	}
+	for (int i = 0; i < 2; i++) {
+		const int buffer = i ? n->var : n->mean;
+		if (buffer >= 0)
+			inputs[n_inputs++] = ct_graph_buffer(w->m->graph, buffer)->name;
+	}
+	snprintf(words, sizeof(words), "%s", info->exported.onnx);
+	type = strtok_r(words, " ", &rest);
+	while ((name = strtok_r(NULL, " ", &rest))) {
+		const enum ct_status st = add_known(&a, n, name);
+		if (st < 0) {
+			ct_str_release(&a);
+			return st;
+		}
+	}
+	add_node(w, type, name_of(w, id, y), inputs, &a);
+	return CT_OK;
 }
 
-static void add_graph(struct writer *w)
+static enum ct_status add_graph(struct writer *w)
 {
 	const struct ct_description *d = w->m->description;
 	const struct ct_shape *in = &d->model.input;
@@ -269,10 +310,11 @@ static void add_graph(struct writer *w)
 	}
 	for (int i = 1; i < loss; i++) {
 		if (w->values[i].node == i)
-			add_operation(w, i);
+			CT_TRY(add_operation(w, i));
 	}
 	if (!w->values[w->logits].flat)
 		add_node(w, "Flatten", w->output, (const char *const[]){name_of(w, w->logits, name), NULL}, NULL);
+	return CT_OK;
 }
 
 static void begin_tensor(struct ct_str *head, const char *name, int type, const int *dims, int ndim, size_t bytes)
@@ -396,8 +438,9 @@ enum ct_status ct__export_onnx(const struct ct_export_model *m, struct ct_str *o
 	CT_TRY_ALLOC(w.values = CT_NEW_ARRAY(struct ct_export_value, (size_t)ct_graph_n_nodes(m->graph)));
 	ct__export_values(m->graph, w.values);
 	w.logits = w.values[ct_graph_node(m->graph, ct_graph_loss(m->graph))->in[0]].node;
-	add_graph(&w);
-	st = add_model(&w, out);
+	st = add_graph(&w);
+	if (st == CT_OK)
+		st = add_model(&w, out);
 	ct_str_release(&w.graph);
 	ct_free(w.values);
 	return st;
