@@ -51,11 +51,11 @@ struct ct_comm_opts {
 				 attributes failures; NULL: none */
 };
 
-/* Opens a communicator. backend is "auto", "self", "shm", "gloo", "hier", "mpi" or "nccl". A world of one gets "self",
- * or "nccl" if that is requested and the environment variable CTRAIN_NCCL_ALONE is set. Fails with CT_UNSUPPORTED if
- * the back end cannot be used here; the message states the reason (for example, shm on two hosts, or a build without
- * gloo). Fails with CT_CONFIG if there is no such back end, or if opts->iface selects no interface of this host.
- * Borrows the world; copies the strings in opts. Collective: all ranks must call it. */
+/* Opens a communicator. backend is "auto" or a name in CT_COMMS (dist/comm/kind.h). A world of one gets "self", or
+ * "nccl" if that is requested and the environment variable CTRAIN_NCCL_ALONE is set. Fails with CT_UNSUPPORTED if the
+ * back end cannot be used here; the message states the reason (for example, shm on two hosts, or a build without gloo).
+ * Fails with CT_CONFIG if there is no such back end, or if opts->iface selects no interface of this host. Borrows the
+ * world; copies the strings in opts. Collective: all ranks must call it. */
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts,
 			    ct_comm **out) CT_MUST_CHECK;
 /* Closes a communicator and releases operations that have not been waited for. NULL is allowed. */

@@ -8,49 +8,68 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/comm/comm_impl.h"
+#include "dist/comm/kind.h"
 #include "dist/net/net.h"
 
-struct backend {
-	const char *name;
+struct implementation {
 	const struct ct_comm_ops *ops; /* NULL: not built, or in a module */
 	const char *option;            /* the CMake option that builds it; NULL: always built */
 	/* Checks whether it can be used, and writes what is known about its library; NULL: always. */
 	enum ct_status (*available)(char *note, size_t len);
 	enum ct_status (*load)(const struct ct_comm_ops **out); /* gets the table from a module; NULL: none */
+	const char *why, *hint; /* why this build does not have it, and what to do; NULL or "": because of the option */
+	const char *
+		alone; /* environment variable that opens it in a world of one, too; NULL: a world of one gets "self" */
 };
 
-static const struct backend backends[] = {
-	{"self", &ct__comm_ops_self, NULL, NULL, NULL},
-	{"shm", &ct__comm_ops_shm, NULL, NULL, NULL},
+static const struct implementation backend_self = {.ops = &ct__comm_ops_self};
+static const struct implementation backend_shm = {.ops = &ct__comm_ops_shm};
+static const struct implementation backend_gloo = {
 #ifdef CT_WITH_GLOO
-	{"gloo", &ct__comm_ops_gloo, "CTRAIN_GLOO", ct__gloo_available, NULL},
-	{"hier", &ct__comm_ops_hier, "CTRAIN_GLOO", ct__gloo_available, NULL},
-#else
-	{"gloo", NULL, "CTRAIN_GLOO", NULL, NULL},      {"hier", NULL, "CTRAIN_GLOO", NULL, NULL},
+	.ops = &ct__comm_ops_gloo,
+	.available = ct__gloo_available,
 #endif
+	.option = "CTRAIN_GLOO"};
+static const struct implementation backend_hier = {
+#ifdef CT_WITH_GLOO
+	.ops = &ct__comm_ops_hier,
+	.available = ct__gloo_available,
+#endif
+	.option = "CTRAIN_GLOO"};
+static const struct implementation backend_mpi = {
 #ifdef CT_WITH_MPI
-	{"mpi", &ct__comm_ops_mpi, "CTRAIN_MPI", ct__mpi_available, NULL},
-#else
-	{"mpi", NULL, "CTRAIN_MPI", NULL, NULL},
+	.ops = &ct__comm_ops_mpi,
+	.available = ct__mpi_available,
 #endif
+	.option = "CTRAIN_MPI"};
+static const struct implementation backend_nccl = {
 #ifdef CT_WITH_NCCL
-	{"nccl", NULL, "CTRAIN_CUDA", ct__nccl_available, ct__nccl_load},
-#else
-	{"nccl", NULL, "CTRAIN_CUDA", NULL, NULL},
+	.available = ct__nccl_available,
+	.load = ct__nccl_load,
 #endif
-};
+	.option = "CTRAIN_CUDA",
+	.why = CT_NCCL_WHY,
+	.hint = CT_NCCL_HINT,
+	.alone = "CTRAIN_NCCL_ALONE"};
+
+static const struct backend {
+	const char *name;
+	const struct implementation *is;
+} backends[] = {
+#define ROW(name, traits) {#name, &backend_##name},
+	CT_COMMS(ROW)};
 
 static bool is_built(const struct backend *b)
 {
-	return b->ops || b->load;
+	return b->is->ops || b->is->load;
 }
 
 static void why_not_built(const struct backend *b, char *why, size_t len)
 {
-	if (strcmp(b->name, "nccl") == 0 && CT_NCCL_WHY[0])
-		snprintf(why, len, "not in this build: %s", CT_NCCL_WHY);
+	if (b->is->why && b->is->why[0])
+		snprintf(why, len, "not in this build: %s", b->is->why);
 	else
-		snprintf(why, len, "built with %s=OFF", b->option);
+		snprintf(why, len, "built with %s=OFF", b->is->option);
 }
 
 bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why, size_t why_len)
@@ -63,7 +82,7 @@ bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why,
 		snprintf(why, why_len, "%s", "");
 	else
 		why_not_built(&backends[i], why, why_len);
-	if (backends[i].available && backends[i].available(why, why_len) < 0) {
+	if (backends[i].is->available && backends[i].is->available(why, why_len) < 0) {
 		*available = false;
 		snprintf(why, why_len, "%s", ct_error_message());
 		ct_error_clear();
@@ -103,7 +122,7 @@ static enum ct_status choose(struct ct_world *w, const struct ct_comm_opts *opts
 		return CT_OK;
 	why_not_built(nccl, own, sizeof(own));
 	if (is_built(nccl))
-		snprintf(own, sizeof(own), "%s", nccl->available(note, sizeof(note)) < 0 ? ct_error_message() : "");
+		snprintf(own, sizeof(own), "%s", nccl->is->available(note, sizeof(note)) < 0 ? ct_error_message() : "");
 	ct_error_clear();
 	CT_TRY(ct__comm_agree_on_nccl(w, opts, own, why, sizeof(why)));
 	if (!why[0])
@@ -139,32 +158,31 @@ static enum ct_status not_built(const struct backend *b)
 
 	why_not_built(b, why, sizeof(why));
 	(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: %s", b->name, why);
-	if (strcmp(b->name, "nccl") == 0)
-		snprintf(how, sizeof(how), "%s", CT_NCCL_HINT);
+	if (b->is->hint)
+		snprintf(how, sizeof(how), "%s", b->is->hint);
 	else
-		snprintf(how, sizeof(how), "rebuild with -D%s=ON", b->option);
+		snprintf(how, sizeof(how), "rebuild with -D%s=ON", b->is->option);
 	ct_error_hint("%s, or use a communicator that `ctrain info` lists as available", how);
 	return CT_UNSUPPORTED;
 }
 
 static enum ct_status get_ops(const struct backend *b, const struct ct_comm_ops **out)
 {
-	*out = b->ops;
-	if (b->load && b->load(out) < 0)
+	*out = b->is->ops;
+	if (b->is->load && b->is->load(out) < 0)
 		return ct_error_wrap("communicator \"%s\" is not available", b->name);
 	return CT_OK;
 }
 
 /* A world of one has nothing to sum. CTRAIN_NCCL_ALONE uses nccl nevertheless, to measure what it adds to a step. */
-static bool is_alone(const struct ct_world *world, const char *backend)
+static bool is_alone(const struct ct_world *world, const struct backend *b)
 {
-	return world->id.world <= 1 && !(strcmp(backend, "nccl") == 0 && getenv("CTRAIN_NCCL_ALONE"));
+	return world->id.world <= 1 && !(b->is->alone && getenv(b->is->alone));
 }
 
-/* The libraries of these back ends choose the ports of their connections between hosts. */
 static enum ct_status check_ports(const char *backend, const struct ct_world *world, const struct ct_port_range *r)
 {
-	if (r->first == 0 || world->n_hosts < 2 || (strcmp(backend, "nccl") != 0 && strcmp(backend, "mpi") != 0))
+	if (r->first == 0 || world->n_hosts < 2 || !ct_comm_has(backend, CT_COMM_OWN_PORTS))
 		return CT_OK;
 	(void)CT_FAIL(CT_CONFIG,
 		      "dist.port_range=%d-%d cannot be used with communicator \"%s\", whose library chooses its ports",
@@ -194,7 +212,7 @@ enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const s
 	 * two hosts. */
 	if (world->id.world > 1 && opts->iface)
 		CT_TRY(ct_net_check_iface("dist.iface", opts->iface));
-	if (!is_alone(world, backend))
+	if (!is_alone(world, b))
 		CT_TRY(get_ops(b, &ops));
 	CT_TRY(ct__comm_open_with(ops, world, opts, out));
 	return CT_OK;

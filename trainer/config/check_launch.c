@@ -1,6 +1,7 @@
 /* Checks of how ranks are started and connected: launch, device and dist. */
 #include <string.h>
 
+#include "dist/comm/kind.h"
 #include "trainer/config/check_impl.h"
 
 /* Returns the number of items in a list such as "8,2", or -1 if an item is not an integer from lo to hi. */
@@ -80,7 +81,7 @@ static void check_ports(struct ct_checker *k)
 			"launch.master_port=%lld is not in dist.port_range (%s); change one of them, or remove "
 			"launch.master_port to use port %lld",
 			(long long)port, range, (long long)first);
-	if (c->launch.nodes > 1 && (strcmp(backend, "nccl") == 0 || strcmp(backend, "mpi") == 0))
+	if (c->launch.nodes > 1 && ct_comm_has(backend, CT_COMM_OWN_PORTS))
 		ct__check_problem(
 			k, "dist.port_range",
 			"dist.port_range with dist.backend=%s: this library chooses its ports itself (docs/DISTRIBUTED.md, "

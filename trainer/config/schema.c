@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "dist/comm/kind.h"
+
 #define KEY(field, kind) .name = #field, .type = CT_KEY_##kind, .offset = offsetof(struct ct_config, field)
 /* A key whose name is not that of a struct member, because it is below another key: data.train.size, below data.train.
  */
@@ -394,8 +396,7 @@ static const struct ct_key keys[] = {
 	{KEY(log.tensorboard, BOOL), ADVANCED, .def = "true",
 	 .doc = "Also write TensorBoard event files to the run directory."},
 
-	{KEY(dist.backend, STR), SHARED, .choices = WORDS("auto", "self", "shm", "gloo", "hier", "mpi", "nccl"),
-	 .def = "auto",
+	{KEY(dist.backend, STR), SHARED, .choices = WORDS("auto" CT_COMMS(CT_COMM_NAME)), .def = "auto",
 	 .doc = "Communicator. self: one rank. shm: shared memory within one host. gloo: TCP. hier: shm within hosts and gloo between them. mpi: the MPI library whose mpirun has started the ranks. nccl: NVIDIA's library for GPUs, with one rank per GPU. auto: nccl if all ranks can use it; otherwise, the choice depends on the number of ranks and hosts."},
 	{KEY(dist.timeout, SECONDS), .flags = CT_KEY_OPEN_LO, .hi = 86400, .def = "600",
 	 .doc = "Maximum time that a rank waits for other ranks in a collective. After this time, the run fails."},

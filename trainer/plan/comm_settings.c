@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "dist/comm/kind.h"
 #include "dist/net/net.h"
 #include "dist/settings/settings.h"
 #include "trainer/plan/devices.h"
@@ -12,15 +13,14 @@ static bool may_use_nccl(const struct ct_config *c, int world)
 {
 	const char *backend = c->dist.backend;
 
-	return world > 1 && (strcmp(backend, "nccl") == 0 || (strcmp(backend, "auto") == 0 && !ct_plan_on_cpu(c)));
+	return world > 1 && (ct_comm_has(backend, CT_COMM_USES_NCCL) || (strcmp(backend, "auto") == 0 && !ct_plan_on_cpu(c)));
 }
 
 static bool may_use_gloo(const struct ct_config *c, int world)
 {
 	const char *backend = c->dist.backend;
 
-	return world > 1 && (strcmp(backend, "gloo") == 0 || strcmp(backend, "hier") == 0 ||
-			     (strcmp(backend, "auto") == 0 && c->launch.nodes > 1));
+	return world > 1 && (ct_comm_has(backend, CT_COMM_USES_GLOO) || (strcmp(backend, "auto") == 0 && c->launch.nodes > 1));
 }
 
 static enum ct_status check(const char *prefix, bool log)
@@ -68,7 +68,7 @@ enum ct_status ct_plan_open_nccl_log(const struct ct_config *c, int world, ct_nc
 	const char *backend = c->dist.backend;
 
 	*out = NULL;
-	if (world == 1 || (strcmp(backend, "nccl") != 0 && strcmp(backend, "auto") != 0))
+	if (world == 1 || (!ct_comm_has(backend, CT_COMM_USES_NCCL) && strcmp(backend, "auto") != 0))
 		return CT_OK;
 	return ct_nccl_log_open(out);
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/comm/kind.h"
 #include "trainer/plan/cpus.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
@@ -62,12 +63,12 @@ enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, st
 		return CT_FAIL_HINT(CT_CONFIG, "use a multiple, for example --procs with the number of stages",
 				    "launch.pipeline=%d does not divide the %d rank%s of this run", n, world,
 				    ct_plural(world));
-	if (n > 1 && n < world && strcmp(c->dist.backend, "mpi") == 0)
+	if (n > 1 && n < world && ct_comm_has(c->dist.backend, CT_COMM_ALL_RANKS))
 		return CT_FAIL_HINT(
 			CT_CONFIG, "use another dist.backend, or as many stages as ranks",
-			"launch.pipeline=%d with %d ranks and dist.backend=mpi: the ranks of a stage need a separate "
-			"communicator, but communicator \"mpi\" always contains all ranks",
-			n, world);
+			"launch.pipeline=%d with %d ranks and dist.backend=%s: the ranks of a stage need a separate "
+			"communicator, but communicator \"%s\" always contains all ranks",
+			n, world, c->dist.backend, c->dist.backend);
 	*out = (struct ct_stages){.n = n, .stage = rank % n, .replica = rank / n, .n_replicas = world / n};
 	return CT_OK;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "dist/comm/kind.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/ready.h"
 #include "trainer/run/session/session_data.h"
@@ -215,9 +216,9 @@ static enum ct_status find_algorithm(struct ct__simulation *m, const char *name)
 	const bool nccl = m->cluster.intra.base_s + m->cluster.inter.base_s > 0 && strcmp(backend, "auto") == 0;
 
 	*a = CT_SIM_HIER;
-	if (nccl || strcmp(backend, "nccl") == 0)
+	if (nccl || ct_comm_has(backend, CT_COMM_TUNED))
 		*a = CT_SIM_FASTEST;
-	else if (strcmp(backend, "gloo") == 0 || strcmp(backend, "mpi") == 0)
+	else if (ct_comm_has(backend, CT_COMM_RING))
 		*a = CT_SIM_RING;
 	if (!name)
 		return CT_OK;
