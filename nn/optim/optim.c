@@ -21,18 +21,24 @@ enum { MOMENTUM = 1, NESTEROV = 2, BETAS = 4, EPS = 8, TRUST = 16 };
 /* Everything about an optimizer except its formula, which is in nn/optim/arena_ops.c. */
 static const struct kind {
 	const char *title; /* in messages */
+	double lr;         /* the default learning rate: PyTorch's for the Adam family */
 	unsigned options;
 	bool adapts; /* weights have a trust ratio, and other parameters have no weight decay */
 	const char *states[CT_OPTIM_MAX_STATES]; /* their names; an optimizer with MOMENTUM has states only if it is
 						    above 0 */
 } kinds[] = {
-	[CT_SGD] = {"SGD", MOMENTUM | NESTEROV, false, {"momentum_buffer"}},
-	[CT_ADAM] = {"Adam", BETAS | EPS, false, {"exp_avg", "exp_avg_sq"}},
-	[CT_ADAMW] = {"AdamW", BETAS | EPS, false, {"exp_avg", "exp_avg_sq"}},
-	[CT_LARS] = {"LARS", MOMENTUM | TRUST, true, {"momentum_buffer"}},
-	[CT_LAMB] = {"LAMB", BETAS | EPS, true, {"exp_avg", "exp_avg_sq"}},
+	[CT_SGD] = {"SGD", 0.05, MOMENTUM | NESTEROV, false, {"momentum_buffer"}},
+	[CT_ADAM] = {"Adam", 0.001, BETAS | EPS, false, {"exp_avg", "exp_avg_sq"}},
+	[CT_ADAMW] = {"AdamW", 0.001, BETAS | EPS, false, {"exp_avg", "exp_avg_sq"}},
+	[CT_LARS] = {"LARS", 0.05, MOMENTUM | TRUST, true, {"momentum_buffer"}},
+	[CT_LAMB] = {"LAMB", 0.001, BETAS | EPS, true, {"exp_avg", "exp_avg_sq"}},
 };
 _Static_assert(CT_ARRAY_LEN(kinds) == CT_N_OPTIMIZERS, "one row for each optimizer");
+
+double ct_optim_default_lr(enum ct_optim_kind kind)
+{
+	return kinds[kind].lr;
+}
 
 static enum ct_status check_momentum(const struct kind *k, const struct ct_optim_opts *o)
 {

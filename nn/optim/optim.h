@@ -34,6 +34,8 @@
 #define CT_OPTIMIZERS(X) X(CT_SGD, "sgd") X(CT_ADAMW, "adamw") X(CT_LARS, "lars") X(CT_LAMB, "lamb") X(CT_ADAM, "adam")
 enum ct_optim_kind { CT_OPTIMIZERS(CT_CHOICE_ID) };
 enum { CT_N_OPTIMIZERS = CT_CHOICE_COUNT(CT_OPTIMIZERS) };
+/* Returns the learning rate of an optimizer for which none is given. */
+double ct_optim_default_lr(enum ct_optim_kind kind);
 
 struct ct_optim_opts {
 	enum ct_optim_kind kind;

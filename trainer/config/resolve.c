@@ -16,17 +16,18 @@ static void settle(struct ct_checker *k, const char *key, char **slot, char *tex
 	ct__config_note(k->c, i, CT_LAYER_DEFAULT, note);
 }
 
-/* PyTorch's default learning rate of its optimizers of the Adam family. */
 static enum ct_status resolve_lr(struct ct_checker *k)
 {
 	const struct ct_config *c = k->c;
-	const bool adam = c->optim.name == CT_ADAM || c->optim.name == CT_ADAMW || c->optim.name == CT_LAMB;
 	char *note;
 
-	if (ct__check_origin(k, "optim.lr")->layer != CT_LAYER_DEFAULT || !adam)
+	if (ct__check_origin(k, "optim.lr")->layer != CT_LAYER_DEFAULT || (unsigned)c->optim.name >= CT_N_OPTIMIZERS)
+		return CT_OK;
+	const double lr = ct_optim_default_lr(c->optim.name);
+	if (c->optim.lr == lr)
 		return CT_OK;
 	CT_TRY_ALLOC(note = ct_strfmt("default of %s", ct_config_choice(c, "optim.name")));
-	k->c->optim.lr = 0.001;
+	k->c->optim.lr = lr;
 	ct__config_note(k->c, ct__key_index("optim.lr"), CT_LAYER_DEFAULT, note);
 	return CT_OK;
 }

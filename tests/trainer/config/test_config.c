@@ -291,6 +291,27 @@ static void test_keys_of_another_kind(void **state)
 		     "argument 3: error: optim.momentum does not apply");
 }
 
+/* The table of optimizers has the default learning rates. The documentation names all of them. */
+static void test_default_learning_rates(void **state)
+{
+	const char *doc = ct__key_find("optim.lr")->doc;
+
+	(void)state;
+	put("lr.yaml", GOOD);
+	for (int kind = 0; kind < CT_N_OPTIMIZERS; kind++) {
+		const char *name = ct__key_find("optim.name")->choices[kind];
+		const struct ct_config_set sets[] = {{"optim.name", name, "argument 2"}, {"optim.lr", "0.25", "argument 3"}};
+		struct ct_config *c = load(in_tmpdir("lr.yaml"), sets, 1);
+
+		if (!strstr(doc, name) || !(c->optim.lr > 0) || c->optim.lr != ct_optim_default_lr((enum ct_optim_kind)kind))
+			fail_msg("the default learning rate of %s is %g: \"%s\"", name, c->optim.lr, doc);
+		ct_config_destroy(c);
+		c = load(in_tmpdir("lr.yaml"), sets, 2);
+		assert_true(c->optim.lr == 0.25);
+		ct_config_destroy(c);
+	}
+}
+
 /* On the command line lists go with and without brackets. */
 static void test_lists_of_the_command_line(void **state)
 {
@@ -411,6 +432,7 @@ int main(void)
 		cmocka_unit_test(test_data_dir),
 		cmocka_unit_test(test_exclusive_keys),
 		cmocka_unit_test(test_keys_of_another_kind),
+		cmocka_unit_test(test_default_learning_rates),
 		cmocka_unit_test(test_lists_of_the_command_line),
 	};
 
