@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "infer/description.h"
 #include "nn/engine.h"
+#include "nn/graph/op.h"
 
 enum { ROWS = 3, MAX_LAYERS = 24 };
 
@@ -264,8 +265,37 @@ static enum ct_status write_case(const struct model_case *c, const char *dir)
 	return CT_OK;
 }
 
+/* Every layer of model.layers must be in a case, so that its exports are tested. */
+static enum ct_status check_operations(void)
+{
+	bool seen[CT_N_OPS] = {0};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		struct ct_description d;
+		ct_graph *g;
+
+		if (!cases[i].layers[0])
+			continue;
+		CT_TRY(describe(&cases[i], &d));
+		CT_TRY(ct_model_build(&d.model, &g));
+		for (int id = 0; id < ct_graph_n_nodes(g); id++)
+			seen[ct_graph_node(g, id)->op] = true;
+		ct_graph_destroy(g);
+		ct_description_release(&d);
+	}
+	for (enum ct_op op = 0; op < CT_N_OPS; op++) {
+		if (ct_op_info(op)->layer.prefix && !seen[op])
+			return CT_FAIL(CT_BUG, "no case of model_cases has the operation %s", ct_op_name(op));
+	}
+	return CT_OK;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc == 2 && check_operations() < 0) {
+		fprintf(stderr, "%s\n", ct_error_message());
+		return 1;
+	}
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
 		if (argc == 2)
 			printf("%s\n", cases[i].name);
