@@ -188,11 +188,11 @@ const char *ct_precision_name(enum ct_precision p); /* "fp32" ... */
 /* Fails with CT_UNSUPPORTED if the engine cannot compute in p. The message gives the reason ("this CPU has no bfloat16
  * instructions (avx512_bf16)"), and the hint names an alternative. */
 enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p) CT_MUST_CHECK;
-/* Fails with CT_UNSUPPORTED if the engine cannot compute a node of g in this precision. The message names the node and the
- * operation, and the hint what can compute it. ct_net_create calls it. */
+/* Fails with CT_UNSUPPORTED if the engine cannot compute a node of g in this precision. The message names the node and
+ * the operation, and the hint what can compute it. ct_net_create calls it. */
 enum ct_status ct_engine_check_graph(const ct_engine *e, const ct_graph *g, enum ct_precision p) CT_MUST_CHECK;
-/* Does the same without opening the engine `name` ("auto" for the first one that supports devices of this kind), and checks the
- * precision as well. */
+/* Does the same without opening the engine `name` ("auto" for the first one that supports devices of this kind), and
+ * checks the precision as well. */
 enum ct_status ct_engine_check_model(const char *name, ct_device *device, const ct_graph *g,
 				     enum ct_precision p) CT_MUST_CHECK;
 /* Returns whether the engine can compute batches from images in device memory. */

@@ -1,6 +1,6 @@
-/* The functions that an engine implements. engine_registry.c contains the registry, and engine.c the wrappers that check
- * arguments. net.c, net_digest.c and init.c contain the code that all engines share (slices, arenas, accumulation, digests,
- * initialization). */
+/* The functions that an engine implements. engine_registry.c contains the registry, and engine.c the wrappers that
+ * check arguments. net.c, net_digest.c and init.c contain the code that all engines share (slices, arenas,
+ * accumulation, digests, initialization). */
 #ifndef CT_NN_ENGINE_IMPL_H
 #define CT_NN_ENGINE_IMPL_H
 
@@ -79,11 +79,11 @@ struct ct_engine_ops {
 	/* (optional) [default: fp32 only] Returns whether this CPU supports the precision. If it does not, writes the
 	 * reason to `why`. */
 	bool (*precision)(enum ct_precision p, char *why, size_t why_len);
-	/* Returns the precisions in which the engine computes an operation on the machines that support them, as CT_IN bits.
-	 * 0: it does not compute the operation. */
+	/* Returns the precisions in which the engine computes an operation on the machines that support them, as CT_IN
+	 * bits. 0: it does not compute the operation. */
 	unsigned (*computes)(enum ct_op op);
-	/* (optional) Fails with CT_UNSUPPORTED if the engine cannot compute this node, for example because of the size of its
-	 * kernel. */
+	/* (optional) Fails with CT_UNSUPPORTED if the engine cannot compute this node, for example because of the size
+	 * of its kernel. */
 	enum ct_status (*check_node)(const ct_graph *g, int node);
 	bool gathers; /* forward supports ct_batch.rows */
 	/* (optional) [default: false] Returns whether backward can write the gradients of slices of opts.reduce_type to

@@ -1,5 +1,5 @@
-/* The communicators, and what the program must know about them before one is opened. To add one, add it to CT_COMMS: its
- * name is then a choice of `dist.backend`, and registry.c does not compile without its row. comm.h describes them.
+/* The communicators, and what the program must know about them before one is opened. To add one, add it to CT_COMMS:
+ * its name is then a choice of `dist.backend`, and registry.c does not compile without its row. comm.h describes them.
  *
  * This header has no other parts, so that the config can include it without the library. */
 #ifndef CT_DIST_COMM_KIND_H
@@ -38,6 +38,7 @@ static inline bool ct_comm_has(const char *name, unsigned traits)
 		const char *name;
 		unsigned traits;
 	} rows[] = {CT_COMMS(CT_COMM_ROW_)};
+
 #undef CT_COMM_ROW_
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

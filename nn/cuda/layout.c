@@ -4,7 +4,8 @@
 
 #include "nn/cuda/compile/op.h"
 
-/* A parameter as [k][c][plane] in the logical layout and [kp][plane][cp] in the engine's. A linear layer has the plane of its input. */
+/* A parameter as [k][c][plane] in the logical layout and [kp][plane][cp] in the engine's. A linear layer has the plane
+ * of its input. */
 struct dims {
 	size_t k, c, plane, kp, cp;
 	size_t group_k; /* output channels of a group, if the groups are in a dense weight; else 0 */

@@ -1,5 +1,5 @@
-/* The members of ct_graph, for graph.c (checks, queries, digest), build.c (builders), op.c (rules of the operations) and
- * stage.c (stages). */
+/* The members of ct_graph, for graph.c (checks, queries, digest), build.c (builders), op.c (rules of the operations)
+ * and stage.c (stages). */
 #ifndef CT_NN_GRAPH_GRAPH_IMPL_H
 #define CT_NN_GRAPH_GRAPH_IMPL_H
 

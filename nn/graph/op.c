@@ -105,6 +105,7 @@ static enum ct_status extent(const struct ct_node *node, bool height, int *out)
 	/* A dilated kernel may cover only padding. */
 	for (int64_t o = 0; pool && dilation > 1 && o < *out; o++) {
 		int64_t first = o * stride - pad, skip = first < 0 ? (-first + dilation - 1) / dilation : 0;
+
 		if (skip >= kernel || first + skip * dilation >= in)
 			return CT_FAIL(CT_CONFIG,
 				       "%s: with dilation %d and padding %d, some windows cover padding only",

@@ -1,6 +1,6 @@
-/* One descriptor for each operation, with everything about it that does not depend on an engine: the rule for its shape, the
- * number of FLOPs, how `model.layers` names it, and how it is exported. op.c defines the descriptors. What an engine
- * needs is in a table of that engine. */
+/* One descriptor for each operation, with everything about it that does not depend on an engine: the rule for its
+ * shape, the number of FLOPs, how `model.layers` names it, and how it is exported. op.c defines the descriptors. What
+ * an engine needs is in a table of that engine. */
 #ifndef CT_NN_GRAPH_OP_H
 #define CT_NN_GRAPH_OP_H
 
@@ -47,11 +47,11 @@ struct ct_op_export {
 	enum ct_rank takes, gives;
 	enum ct_identity identity;
 	/* The operator of ONNX, and the names of its attributes (trainer: onnx.c has a table of them), such as
-	 * "BatchNormalization epsilon". Its inputs are those of the node, then its parameters, then its buffers. NULL if the
-	 * operation is omitted in evaluation. */
+	 * "BatchNormalization epsilon". Its inputs are those of the node, then its parameters, then its buffers. NULL
+	 * if the operation is omitted in evaluation. */
 	const char *onnx;
-	/* The expression of PyTorch. Words in braces stand for operands and attributes (trainer: export_python.c has a table
-	 * of them), such as "F.relu({x})". NULL if the operation has a module. */
+	/* The expression of PyTorch. Words in braces stand for operands and attributes (trainer: export_python.c has a
+	 * table of them), such as "F.relu({x})". NULL if the operation has a module. */
 	const char *python;
 	const char *python_module; /* how to create the module, such as "nn.Linear({features}, {k})"; NULL: none */
 };
@@ -60,9 +60,9 @@ struct ct_op_info {
 	const char *name;
 	int n_inputs;
 	bool is_loss;
-	/* Checks the attributes and the shapes of the inputs, sets the members of the node that belong to the operation and
-	 * its shape, which before the call is that of the first input, and adds its parameters and buffers. Fails with
-	 * CT_CONFIG. NULL: only this directory adds such nodes. */
+	/* Checks the attributes and the shapes of the inputs, sets the members of the node that belong to the operation
+	 * and its shape, which before the call is that of the first input, and adds its parameters and buffers. Fails
+	 * with CT_CONFIG. NULL: only this directory adds such nodes. */
 	enum ct_status (*build)(ct_graph *g, struct ct_node *node, const struct ct_op_attrs *a);
 	/* For one sample, as ct_graph_flops states. */
 	double (*flops)(const ct_graph *g, const struct ct_node *node);

@@ -41,6 +41,7 @@ enum ct_status ct__ref_backward(ct_program *base, const struct ct_backward_opts 
 		const struct ct_node *node = ct_graph_node(base->graph, op.id);
 		int64_t start = base->profile ? ct_now_ns() : 0;
 		const struct ref_op *row = ct__ref_op(node->op);
+
 		CT_TRY(row->post_backward ? row->post_backward(&op) : post(&op, run_backward));
 		if (base->profile)
 			ct__program_add_time(base, op.id, true, start, ct_now_ns());

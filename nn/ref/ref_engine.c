@@ -196,6 +196,7 @@ static enum ct_status ref_forward(ct_program *base, const struct ct_batch *b, st
 	for (op.id = 1; op.id < ct_graph_n_nodes(base->graph); op.id++) {
 		int64_t start = base->profile ? ct_now_ns() : 0;
 		const struct ref_op *row = ct__ref_op(ct_graph_node(base->graph, op.id)->op);
+
 		CT_TRY(row->post_forward ? row->post_forward(&op) : post(&op, run_forward));
 		if (base->profile)
 			ct__program_add_time(base, op.id, false, start, ct_now_ns());

@@ -301,9 +301,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_operations),
-		cmocka_unit_test(test_registry), cmocka_unit_test(test_batches),
-		cmocka_unit_test(test_options),  cmocka_unit_test(test_a_step_allocates_nothing),
-		cmocka_unit_test(test_profile),  cmocka_unit_test(test_out_of_memory_leaves_nothing),
+		cmocka_unit_test(test_registry),
+		cmocka_unit_test(test_batches),
+		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_a_step_allocates_nothing),
+		cmocka_unit_test(test_profile),
+		cmocka_unit_test(test_out_of_memory_leaves_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

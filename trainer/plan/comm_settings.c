@@ -13,14 +13,16 @@ static bool may_use_nccl(const struct ct_config *c, int world)
 {
 	const char *backend = c->dist.backend;
 
-	return world > 1 && (ct_comm_has(backend, CT_COMM_USES_NCCL) || (strcmp(backend, "auto") == 0 && !ct_plan_on_cpu(c)));
+	return world > 1 &&
+	       (ct_comm_has(backend, CT_COMM_USES_NCCL) || (strcmp(backend, "auto") == 0 && !ct_plan_on_cpu(c)));
 }
 
 static bool may_use_gloo(const struct ct_config *c, int world)
 {
 	const char *backend = c->dist.backend;
 
-	return world > 1 && (ct_comm_has(backend, CT_COMM_USES_GLOO) || (strcmp(backend, "auto") == 0 && c->launch.nodes > 1));
+	return world > 1 &&
+	       (ct_comm_has(backend, CT_COMM_USES_GLOO) || (strcmp(backend, "auto") == 0 && c->launch.nodes > 1));
 }
 
 static enum ct_status check(const char *prefix, bool log)

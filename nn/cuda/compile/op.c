@@ -7,18 +7,26 @@ static const struct cuda_op op_linear = {CT_IN_ALL, CUDA_OWN_LAYOUT, true, ct__c
 static const struct cuda_op op_conv2d = {CT_IN_ALL, CUDA_OWN_LAYOUT, false, ct__cuda_join_layer, NULL, NULL};
 static const struct cuda_op op_batch_norm = {CT_IN_ALL, CUDA_OWN_LAYOUT, false, ct__cuda_join_norm, NULL, NULL};
 static const struct cuda_op op_relu = {CT_IN_ALL, CUDA_INPUT_LAYOUT, true, ct__cuda_join_relu, NULL, NULL};
-static const struct cuda_op op_max_pool = {CT_IN_ALL, CUDA_OWN_LAYOUT, false, NULL, ct__cuda_forward_pool, ct__cuda_backward_pool};
-static const struct cuda_op op_avg_pool = {CT_IN_ALL, CUDA_OWN_LAYOUT, false, NULL, ct__cuda_forward_pool, ct__cuda_backward_pool};
-static const struct cuda_op op_global_avg_pool = {CT_IN_ALL, CUDA_OWN_LAYOUT, false, NULL, ct__cuda_forward_pool, ct__cuda_backward_pool};
+static const struct cuda_op op_max_pool = {CT_IN_ALL, CUDA_OWN_LAYOUT,       false,
+					   NULL,      ct__cuda_forward_pool, ct__cuda_backward_pool};
+static const struct cuda_op op_avg_pool = {CT_IN_ALL, CUDA_OWN_LAYOUT,       false,
+					   NULL,      ct__cuda_forward_pool, ct__cuda_backward_pool};
+static const struct cuda_op op_global_avg_pool = {CT_IN_ALL, CUDA_OWN_LAYOUT,       false,
+						  NULL,      ct__cuda_forward_pool, ct__cuda_backward_pool};
 static const struct cuda_op op_add = {CT_IN_ALL, CUDA_INPUT_LAYOUT, true, ct__cuda_join_add, NULL, NULL};
 /* The users of a flattened value write the gradient of its input. */
 static const struct cuda_op op_flatten = {CT_IN_ALL, CUDA_INPUT_VALUE, true, NULL, NULL, NULL};
-static const struct cuda_op op_dropout = {CT_IN_ALL, CUDA_INPUT_IN_EVAL, true, NULL, ct__cuda_forward_dropout, ct__cuda_backward_dropout};
-static const struct cuda_op op_drop_path = {CT_IN_ALL, CUDA_INPUT_IN_EVAL, true, NULL, ct__cuda_forward_dropout, ct__cuda_backward_dropout};
-static const struct cuda_op op_softmax_cross_entropy = {CT_IN_ALL, CUDA_OWN_LAYOUT, false, NULL, ct__cuda_forward_loss, ct__cuda_backward_loss};
-static const struct cuda_op op_mse = {CT_IN_ALL, CUDA_OWN_LAYOUT, false, NULL, ct__cuda_forward_loss, ct__cuda_backward_loss};
+static const struct cuda_op op_dropout = {CT_IN_ALL, CUDA_INPUT_IN_EVAL,       true,
+					  NULL,      ct__cuda_forward_dropout, ct__cuda_backward_dropout};
+static const struct cuda_op op_drop_path = {CT_IN_ALL, CUDA_INPUT_IN_EVAL,       true,
+					    NULL,      ct__cuda_forward_dropout, ct__cuda_backward_dropout};
+static const struct cuda_op op_softmax_cross_entropy = {CT_IN_ALL, CUDA_OWN_LAYOUT,       false,
+							NULL,      ct__cuda_forward_loss, ct__cuda_backward_loss};
+static const struct cuda_op op_mse = {CT_IN_ALL, CUDA_OWN_LAYOUT,       false,
+				      NULL,      ct__cuda_forward_loss, ct__cuda_backward_loss};
 /* The caller gets NCHW, in which flattening changes nothing. */
-static const struct cuda_op op_output = {CT_IN_ALL, CUDA_OWN_LAYOUT, true, NULL, ct__cuda_forward_output, ct__cuda_backward_output};
+static const struct cuda_op op_output = {CT_IN_ALL, CUDA_OWN_LAYOUT,         true,
+					 NULL,      ct__cuda_forward_output, ct__cuda_backward_output};
 
 const struct cuda_op *ct__cuda_op(enum ct_op op)
 {
@@ -57,10 +65,10 @@ enum ct_status ct__cuda_check_node(const ct_graph *g, int id)
 	const struct ct_shape stored = ct__cuda_stored_shape(g, in[0]);
 	if ((!ct__cuda_op(node->op)->takes_flattened && !same_shape(stored, ct_graph_node(g, in[0])->shape)) ||
 	    (in[1] >= 0 && !same_shape(stored, ct__cuda_stored_shape(g, in[1]))))
-		return CT_FAIL(CT_UNSUPPORTED, "%s: the cuda engine does not support %s on a flattened image", node->name,
-			       ct_op_name(node->op));
+		return CT_FAIL(CT_UNSUPPORTED, "%s: the cuda engine does not support %s on a flattened image",
+			       node->name, ct_op_name(node->op));
 	if (node->op == CT_OP_MAX_POOL && node->win.r * node->win.s > MAX_WINDOW)
-		return CT_FAIL(CT_UNSUPPORTED, "%s: the cuda engine pools over windows of at most %d elements", node->name,
-			       MAX_WINDOW);
+		return CT_FAIL(CT_UNSUPPORTED, "%s: the cuda engine pools over windows of at most %d elements",
+			       node->name, MAX_WINDOW);
 	return CT_OK;
 }

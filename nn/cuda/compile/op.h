@@ -18,14 +18,15 @@ struct cuda_op {
 	bool takes_flattened; /* the input may be a flattened image in the layout of the image */
 	/* Makes or extends the group of the node (fuse.c). NULL: the node is computed alone. */
 	void (*join)(struct cuda_program *p, int id);
-	/* Append the tasks of a node that is computed alone. NULL: the tasks of its group compute it, or there are none. */
+	/* Append the tasks of a node that is computed alone. NULL: the tasks of its group compute it, or there are
+	 * none. */
 	enum ct_status (*forward)(struct cuda_program *p, int id);
 	enum ct_status (*backward)(struct cuda_program *p, int id);
 };
 const struct cuda_op *ct__cuda_op(enum ct_op op);
 
-/* The spatial shape that a value has in memory: flattened values and what is computed from them element by element keep that of the
- * image. */
+/* The spatial shape that a value has in memory: flattened values and what is computed from them element by element keep
+ * that of the image. */
 struct ct_shape ct__cuda_stored_shape(const ct_graph *g, int node);
 
 /* For struct ct_engine_ops. */

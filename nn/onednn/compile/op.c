@@ -2,7 +2,7 @@
 #include "nn/onednn/compile/drop_path.h"
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/layer.h"
-#include "nn/onednn/compile/norm.h"
+#include "nn/onednn/compile/norm_tasks.h"
 #include "nn/onednn/compile/ops.h"
 
 static enum ct_status input_forward(struct onednn_program *p, int id)

@@ -300,10 +300,12 @@ static void test_default_learning_rates(void **state)
 	put("lr.yaml", GOOD);
 	for (int kind = 0; kind < CT_N_OPTIMIZERS; kind++) {
 		const char *name = ct__key_find("optim.name")->choices[kind];
-		const struct ct_config_set sets[] = {{"optim.name", name, "argument 2"}, {"optim.lr", "0.25", "argument 3"}};
+		const struct ct_config_set sets[] = {{"optim.name", name, "argument 2"},
+						     {"optim.lr", "0.25", "argument 3"}};
 		struct ct_config *c = load(in_tmpdir("lr.yaml"), sets, 1);
 
-		if (!strstr(doc, name) || !(c->optim.lr > 0) || c->optim.lr != ct_optim_default_lr((enum ct_optim_kind)kind))
+		if (!strstr(doc, name) || !(c->optim.lr > 0) ||
+		    c->optim.lr != ct_optim_default_lr((enum ct_optim_kind)kind))
 			fail_msg("the default learning rate of %s is %g: \"%s\"", name, c->optim.lr, doc);
 		ct_config_destroy(c);
 		c = load(in_tmpdir("lr.yaml"), sets, 2);

@@ -30,7 +30,8 @@ static int64_t limit_of(int resource, bool most)
 /* ctrain's own shared memory (dist.backend shm and hier) is not in /dev/shm. */
 static bool needs_dev_shm(const struct ct_collect_opts *o, const struct ct_facts *f)
 {
-	return o->cfg && f->ranks > 1 && (strcmp(f->device, "cuda") == 0 || ct_comm_has(o->cfg->dist.backend, CT_COMM_DEV_SHM));
+	return o->cfg && f->ranks > 1 &&
+	       (strcmp(f->device, "cuda") == 0 || ct_comm_has(o->cfg->dist.backend, CT_COMM_DEV_SHM));
 }
 
 static void collect_limits(const struct ct_collect_opts *o, struct ct_facts *f)

@@ -273,11 +273,13 @@ static enum ct_status add_operation(struct writer *w, int id)
 	}
 	for (int i = 0; i < 2; i++) {
 		const int param = i ? n->bias : n->weight;
+
 		if (param >= 0)
 			inputs[n_inputs++] = ct_graph_param(w->m->graph, param)->name;
 	}
 	for (int i = 0; i < 2; i++) {
 		const int buffer = i ? n->var : n->mean;
+
 		if (buffer >= 0)
 			inputs[n_inputs++] = ct_graph_buffer(w->m->graph, buffer)->name;
 	}
@@ -285,6 +287,7 @@ static enum ct_status add_operation(struct writer *w, int id)
 	type = strtok_r(words, " ", &rest);
 	while ((name = strtok_r(NULL, " ", &rest))) {
 		const enum ct_status st = add_known(&a, n, name);
+
 		if (st < 0) {
 			ct_str_release(&a);
 			return st;
