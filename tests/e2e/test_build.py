@@ -1,0 +1,71 @@
+"""The build itself: flags, what compiled files contain, and configurations other than the usual one."""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+
+from harness import CTRAIN, OK, SOURCE, Case, Process, main
+
+BUILD = os.path.dirname(os.path.abspath(CTRAIN))
+
+
+def cached(name):
+    with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as f:
+        found = re.search(rf"(?m)^{name}:\w+=(.*)$", f.read())
+    return found[1] if found else ""
+
+
+def binaries():
+    """What an installation contains: the program, its modules and the C library."""
+    return [CTRAIN, *glob.glob(os.path.join(BUILD, "*ctrain_*.so"))]
+
+
+class Configured(Case):
+    def configure(self, *args, env=None, build="build", source=SOURCE, expect=OK):
+        argv = ["cmake", "-S", source, "-B", self.path(build), "-G", "Ninja", "-DCTRAIN_TESTS=OFF", "-DCTRAIN_BENCH=OFF", "-DCTRAIN_CUDA=OFF", *args]
+        r = Process(self, argv, self.env(env or {}), self.tmp).wait(100)
+        self.assert_code(r, expect)
+        return r
+
+    def command(self, build="build", file="base/json.c"):
+        """The compiler's command line for a file."""
+        with open(self.path(build, "compile_commands.json"), encoding="utf-8") as f:
+            found = [c["command"] for c in json.load(f) if c["file"] == os.path.join(SOURCE, file)]
+        self.assertTrue(found, file)
+        return found[0].split()
+
+
+class Flags(Configured):
+    def test_release(self):
+        """Flags of release builds are a default: those of the user stay, in later configurations too, and so do those of the environment."""
+        self.configure(env={"CFLAGS": "-DFROM_ENVIRONMENT"})
+        words = self.command()
+        for word in ("-O2", "-g1", "-DFROM_ENVIRONMENT"):
+            self.assertIn(word, words)
+        self.assertNotIn("-DNDEBUG", words)
+        for args in (["-DCMAKE_C_FLAGS_RELEASE=-O3 -DNDEBUG -DMINE"], []):
+            self.configure(*args, build="user")
+            words = self.command("user")
+            self.assertNotIn("-O2", words)
+            for word in ("-O3", "-DNDEBUG", "-DMINE"):
+                self.assertIn(word, words)
+
+    def test_old_directory(self):
+        """A build directory from before has CMake's flags in its cache, which were not used."""
+        self.configure("-DCMAKE_C_FLAGS_RELEASE=-O3 -DNDEBUG")
+        cache = self.path("build", "CMakeCache.txt")
+        with open(cache, encoding="utf-8") as f:
+            text = f.read()
+        self.assertIn("CTRAIN_FLAGS_CHOSEN", text)
+        with open(cache, "w", encoding="utf-8") as f:
+            f.writelines(line for line in text.splitlines(True) if "CTRAIN_FLAGS_CHOSEN" not in line)
+        self.configure()
+        self.assertIn("-O2", self.command())
+        self.assertNotIn("-DNDEBUG", self.command())
+
+
+if __name__ == "__main__":
+    main()
