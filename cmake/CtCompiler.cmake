@@ -35,3 +35,9 @@ if("thread" IN_LIST CTRAIN_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL GNU)
   # gcc warns that ThreadSanitizer does not support fences. Ours order atomics between processes, which it does not check anyway.
   target_compile_options(ct_flags INTERFACE -Wno-tsan)
 endif()
+
+# Hardening, in all builds but Debug: checked copies, guards on the stack, and tables of the linker that are read-only once the program
+# runs. Sanitizers check more, and do not see the calls that checked copies replace.
+if(CTRAIN_HARDEN AND NOT CTRAIN_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  include(CtHarden)
+endif()

@@ -7,6 +7,7 @@ set(CTRAIN_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (where cmo
 set(CTRAIN_LAZY AUTO CACHE STRING "Device for tests, on which posted work runs late and in random order: ON, OFF, or AUTO (with the tests)")
 option(CTRAIN_BENCH "Build the programs of bench/" ON)
 option(CTRAIN_FUZZ "Build the fuzz targets (needs clang)" OFF)
+option(CTRAIN_HARDEN "Hardening flags in builds that are not Debug and have no sanitizers" ON)
 option(CTRAIN_WERROR "Warnings are errors" OFF)
 set(CTRAIN_SANITIZE "" CACHE STRING "address;undefined or thread")
 

@@ -66,6 +66,34 @@ class Flags(Configured):
         self.assertIn("-O2", self.command())
         self.assertNotIn("-DNDEBUG", self.command())
 
+    def test_chosen_level(self):
+        """_FORTIFY_SOURCE is defined once, and not at all without optimization, with sanitizers or in Debug builds."""
+        for name, env, args, wanted in (("own", {"CFLAGS": "-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=1"}, [], ["-D_FORTIFY_SOURCE=1"]),
+                                        ("slow", {}, ["-DCMAKE_C_FLAGS_RELEASE=-O0"], []), ("asan", {}, ["-DCTRAIN_SANITIZE=address"], []),
+                                        ("debug", {}, ["-DCMAKE_BUILD_TYPE=Debug"], []), ("off", {}, ["-DCTRAIN_HARDEN=OFF"], [])):
+            with self.subTest(name):
+                self.configure(*args, env=env, build=name)
+                self.assertEqual([w for w in self.command(name) if w.startswith("-D_FORTIFY_SOURCE")], wanted)
+
+
+class Binaries(Case):
+    def test_hardened(self):
+        """Programs and shared objects bind all functions when they are loaded, to tables that are then read-only; the compiler checks stacks and copies."""
+        if cached("CTRAIN_SANITIZE") or cached("CMAKE_BUILD_TYPE") == "Debug" or cached("CTRAIN_HARDEN") == "OFF":
+            self.skipTest("hardening is for builds without sanitizers that are not Debug")
+        if not shutil.which("readelf"):
+            self.skipTest("readelf is not installed")
+        for path in binaries():
+            with self.subTest(os.path.basename(path)):
+                dump = subprocess.run(["readelf", "-W", "--dynamic", "--segments", "--dyn-syms", path], capture_output=True, text=True, check=True).stdout
+                self.assertRegex(dump, r"GNU_RELRO")
+                self.assertRegex(dump, r"\(FLAGS\).*BIND_NOW|\(FLAGS_1\).*NOW")
+                self.assertRegex(dump, r"GNU_STACK .* RW +0x")
+                self.assertIn("__stack_chk_fail", dump)
+                if path == CTRAIN:
+                    self.assertIn("__snprintf_chk", dump)
+                    self.assertIn("__memcpy_chk", dump)
+
 
 if __name__ == "__main__":
     main()
