@@ -11,11 +11,33 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
-find_program(CTRAIN_CCACHE ccache)
-if(CTRAIN_CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER ${CTRAIN_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CTRAIN_CCACHE})
+# Objects do not contain the path of this directory, so that builds in different directories are the same byte for byte. A debugger that
+# runs in this directory finds the sources. Where the compiler lacks the flag, paths remain.
+include(CheckCCompilerFlag)
+check_c_compiler_flag(-ffile-prefix-map=a=b CT_HAS_FILE_PREFIX_MAP)
+set(CT_PREFIX_MAP)
+if(CT_HAS_FILE_PREFIX_MAP)
+  set(CT_PREFIX_MAP -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
+  string(FIND "${CMAKE_BINARY_DIR}/" "${CMAKE_SOURCE_DIR}/" inside)
+  if(NOT inside EQUAL 0)
+    list(APPEND CT_PREFIX_MAP -ffile-prefix-map=${CMAKE_BINARY_DIR}=./build)
+  endif()
 endif()
+
+# The compiler cache knows a file again in another checkout, because it does not look at the directory either.
+find_program(CTRAIN_CCACHE ccache)
+find_program(CTRAIN_ENV env)
+set(CT_LAUNCHER)
+if(CTRAIN_CCACHE AND CTRAIN_ENV AND CT_HAS_FILE_PREFIX_MAP)
+  set(CT_LAUNCHER ${CTRAIN_ENV} CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CTRAIN_CCACHE})
+elseif(CTRAIN_CCACHE)
+  set(CT_LAUNCHER ${CTRAIN_CCACHE})
+endif()
+foreach(language C CXX)
+  if(CT_LAUNCHER AND NOT CMAKE_${language}_COMPILER_LAUNCHER)
+    set(CMAKE_${language}_COMPILER_LAUNCHER ${CT_LAUNCHER})
+  endif()
+endforeach()
 
 add_library(ct_flags INTERFACE)
 target_include_directories(ct_flags INTERFACE ${CMAKE_SOURCE_DIR})
@@ -23,7 +45,7 @@ target_compile_definitions(ct_flags INTERFACE _GNU_SOURCE)
 target_compile_options(ct_flags INTERFACE
   -Wall -Wextra -Wshadow -Wvla -Wformat=2 -Wundef -Wpointer-arith
   $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition>
-  -fno-omit-frame-pointer -ffp-contract=off)
+  -fno-omit-frame-pointer -ffp-contract=off ${CT_PREFIX_MAP})
 if(CTRAIN_WERROR)
   target_compile_options(ct_flags INTERFACE -Werror)
 endif()

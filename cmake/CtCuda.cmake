@@ -125,7 +125,10 @@ endfunction()
 # that the results have the same bits as on the CPU.
 function(ct_add_nvcc_objects var)
   cmake_parse_arguments(A "" "" "SOURCES;UNFUSED" ${ARGN})
-  set(flags -std=c++17 -O3 --resource-usage -Werror all-warnings -I${CMAKE_SOURCE_DIR} -Xcompiler=-fPIC,-fno-threadsafe-statics,-Wall,-Wextra)
+  # nvcc derives names from the path of a source. Relative paths are the same in each checkout; the prefix map does not change these names.
+  file(RELATIVE_PATH root ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_SOURCE_DIR})
+  file(RELATIVE_PATH here ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  set(flags -std=c++17 -O3 --resource-usage -Werror all-warnings -I${root} -Xcompiler=-fPIC,-fno-threadsafe-statics,-Wall,-Wextra)
   foreach(flag IN LISTS CT_HARDEN_FLAGS)
     list(APPEND flags -Xcompiler=${flag})
   endforeach()
@@ -139,12 +142,13 @@ function(ct_add_nvcc_objects var)
     if(source IN_LIST A_UNFUSED)
       set(fusion --fmad=false)
     endif()
-    set(object ${CMAKE_CURRENT_BINARY_DIR}/nvcc/${source}.o)
+    set(out nvcc/${source}.o)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${out})
     get_filename_component(directory ${object} DIRECTORY)
     file(MAKE_DIRECTORY ${directory})
     add_custom_command(OUTPUT ${object} BYPRODUCTS ${object}.ptxas
-      COMMAND ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh ${object}.ptxas ${CTRAIN_CCACHE} ${CTRAIN_NVCC} ${flags} ${fusion} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
-      DEPENDS ${source} ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh DEPFILE ${object}.d COMMENT "nvcc ${source}" VERBATIM COMMAND_EXPAND_LISTS)
+      COMMAND ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh ${object}.ptxas ${CT_LAUNCHER} ${CTRAIN_NVCC} ${flags} ${fusion} -MD -MF ${out}.d -c ${here}/${source} -o ${out}
+      WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR} DEPENDS ${source} ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh DEPFILE ${object}.d COMMENT "nvcc ${source}" VERBATIM COMMAND_EXPAND_LISTS)
     set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
     list(APPEND objects ${object})
   endforeach()

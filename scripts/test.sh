@@ -12,8 +12,8 @@
 #     e2e        release: golden, gpu, bench-smoke, end to end, cluster
 #     bookworm   README's commands in this bare Debian system
 #     trixie     README's commands and the quick tests in this bare Debian system
-#     long       container images, with two engines; nodes that Slurm loses; faults of hosts and networks; and what repeats other stages:
-#                cuDNN's plans of all graphs, tests that otherwise run only with sanitizers, longer fuzzing, and the quick tests also in a
+#     long       container images, with two engines; nodes that Slurm loses; faults of hosts and networks; two builds in different directories; and what
+#                repeats other stages: cuDNN's plans of all graphs, tests that otherwise run only with sanitizers, longer fuzzing, and the quick tests also in a
 #                bare system of this machine's release
 # CTRAIN_SHARED: directory with real data sets (default ../shared); without it, the tests that need them are skipped, listed and counted.
 # shellcheck disable=SC2317 # stages are called by their names
@@ -140,6 +140,7 @@ stage_long() {
 		run_ctest long build/release -R "$only_sanitized"
 		scripts/setup.sh --containers
 		run_ctest slow build/release -L '^long$'
+		run_command reproducible scripts/test_reproducible.sh --all
 		[ ! -x build/release/bench/cudnn_plans ] || run_command plans_of_all_graphs build/release/bench/cudnn_plans --check --all
 	fi
 	run_fuzz 60

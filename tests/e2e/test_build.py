@@ -94,6 +94,18 @@ class Binaries(Case):
                     self.assertIn("__snprintf_chk", dump)
                     self.assertIn("__memcpy_chk", dump)
 
+    def test_no_build_path(self):
+        """Nothing that is installed contains the directory in which it was built (scripts/test_reproducible.sh compares two builds)."""
+        if cached("CT_HAS_FILE_PREFIX_MAP") != "1":
+            self.skipTest("the compiler has no -ffile-prefix-map")
+        for path in [*binaries(), os.path.join(BUILD, "libctrain_infer.a")]:
+            with self.subTest(os.path.basename(path)), open(path, "rb") as f:
+                data = f.read()
+                # CUDA from wheels is in this directory, and the program finds it there.
+                for place in cached("CTRAIN_CUDART_LIBRARY"), cached("CTRAIN_CUDNN_LIBRARY"):
+                    data = data.replace(os.path.dirname(place).encode() or b"none", b"")
+                self.assertNotIn(SOURCE.encode() + b"/", data)
+
 
 if __name__ == "__main__":
     main()
