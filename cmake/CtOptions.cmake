@@ -1,7 +1,7 @@
 # Options, and the functions that the directories' CMakeLists.txt call.
 
-option(CTRAIN_ONEDNN "CPU engine on oneDNN" ON)
-option(CTRAIN_GLOO "CPU collectives across hosts on gloo" ON)
+set(CTRAIN_ONEDNN AUTO CACHE STRING "CPU engine on oneDNN: ON, OFF, or AUTO (where oneDNN is installed)")
+set(CTRAIN_GLOO AUTO CACHE STRING "CPU collectives across hosts on gloo: ON, OFF, or AUTO (where gloo is installed)")
 set(CTRAIN_MPI AUTO CACHE STRING "Collectives on MPI: ON, OFF, or AUTO (where Open MPI or MPICH is installed)")
 set(CTRAIN_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (where cmocka is installed)")
 set(CTRAIN_LAZY AUTO CACHE STRING "Device for tests, on which posted work runs late and in random order: ON, OFF, or AUTO (with the tests)")

@@ -64,7 +64,7 @@ build() { # PRESET ARGS...: as scripts/build.sh; a build that fails is a failed 
 	return 1
 }
 
-build_release() { build release -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=ON; }
+build_release() { build release -DCTRAIN_ONEDNN=ON -DCTRAIN_GLOO=ON -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=ON; }
 
 run_ctest() { # RESULT DIR ARGS...
 	local result=$PWD/build/$1.xml

@@ -76,6 +76,25 @@ class Flags(Configured):
                 self.assertEqual([w for w in self.command(name) if w.startswith("-D_FORTIFY_SOURCE")], wanted)
 
 
+class Options(Configured):
+    def test_auto(self):
+        """oneDNN and gloo, where they are not installed: AUTO builds without and says so in a line, ON is an error with the package."""
+        for option, name, package in (("ONEDNN", "oneDNN", "libdnnl-dev"), ("GLOO", "gloo", "libgloo-dev")):
+            with self.subTest(name):
+                library = {"ONEDNN": "DNNL", "GLOO": "GLOO"}[option] + "_LIBRARY"
+                r = self.configure(f"-D{library}=OFF", build=name)
+                self.assertIn(f"-- no {name}: {name} was not found (install {package})\n", r.out)
+                self.assertRegex(r.out, rf"-- ctrain .*{name} OFF")
+                r = self.configure(f"-D{library}=OFF", f"-DCTRAIN_{option}=ON", build=name, expect=1)
+                self.assertIn(f"CTRAIN_{option} is ON, but {name} was not found: install {package}, or configure with -DCTRAIN_{option}=OFF",
+                              " ".join(r.err.split()))
+                r = self.configure(f"-DCTRAIN_{option}=OFF", build=name)
+                self.assertNotIn(f"no {name}", r.out)
+        if cached("DNNL_LIBRARY") and cached("GLOO_LIBRARY"):
+            r = self.configure(build="all")
+            self.assertRegex(r.out, "-- ctrain .*oneDNN ON, gloo ON")
+
+
 class Binaries(Case):
     def test_hardened(self):
         """Programs and shared objects bind all functions when they are loaded, to tables that are then read-only; the compiler checks stacks and copies."""
