@@ -1,12 +1,10 @@
 # What `cmake --install` installs besides the program and its modules, the target `uninstall`, and the Debian packages of `cpack`. Include it
 # after all directories.
-include(GNUInstallDirs)
-set(share ${CMAKE_INSTALL_DATADIR}/ctrain)
 file(GLOB pages CONFIGURE_DEPENDS docs/*.md)
-install(DIRECTORY configs DESTINATION ${share} FILES_MATCHING PATTERN *.yaml)
-install(FILES docs/config.schema.json DESTINATION ${share})
+install(DIRECTORY configs DESTINATION ${CT_SHARE_DESTINATION} FILES_MATCHING PATTERN *.yaml)
+install(FILES docs/config.schema.json DESTINATION ${CT_SHARE_DESTINATION})
 file(GLOB downloads CONFIGURE_DEPENDS scripts/get_*.sh)
-install(PROGRAMS ${downloads} DESTINATION ${share}/scripts)
+install(PROGRAMS ${downloads} DESTINATION ${CT_SHARE_DESTINATION}/scripts)
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)

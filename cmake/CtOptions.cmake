@@ -11,6 +11,14 @@ option(CTRAIN_HARDEN "Hardening flags in builds that are not Debug and have no s
 option(CTRAIN_WERROR "Warnings are errors" OFF)
 set(CTRAIN_SANITIZE "" CACHE STRING "address;undefined or thread")
 
+# Where files are installed (CMAKE_INSTALL_LIBDIR and the like choose other directories). The program finds its modules and configs relative to
+# itself, so that the installed tree can be moved.
+include(GNUInstallDirs)
+set(CT_MODULE_DESTINATION ${CMAKE_INSTALL_LIBDIR}/ctrain)
+set(CT_SHARE_DESTINATION ${CMAKE_INSTALL_DATADIR}/ctrain)
+file(RELATIVE_PATH CT_MODULE_PLACE ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/ctrain)
+file(RELATIVE_PATH CT_SHARE_PLACE ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_DATADIR}/ctrain)
+
 # AUTO becomes ON or OFF here. The cache keeps AUTO, so that a later configuration decides again.
 if(CTRAIN_TESTS STREQUAL "AUTO")
   find_package(PkgConfig REQUIRED)

@@ -13,7 +13,8 @@
 #include "base/mem.h"
 #include "base/process/program.h"
 
-static const char *const places[] = {"", "../lib/ctrain", "../.."};
+/* Relative to the program. CMake defines where modules are installed, for example "../lib/ctrain". */
+static const char *const places[] = {"", CT_MODULE_PLACE, "../.."};
 
 /* The path of `name` in the first directory of `path` that has it, owned; NULL: in none of them. */
 static char *find_in(const char *path, const char *name)
@@ -51,7 +52,7 @@ static enum ct_status find(const char *first, const char *name, char **path)
 			ct_free(candidate);
 	}
 	if (!*path) {
-		(void)CT_FAIL(CT_UNSUPPORTED, "cannot find %s in %s (the directory of the program) or in ../lib/ctrain",
+		(void)CT_FAIL(CT_UNSUPPORTED, "cannot find %s in %s (the directory of the program) or in " CT_MODULE_PLACE,
 			      name, own ? own : "an unknown directory (/proc/self/exe cannot be read)");
 		ct_error_hint(
 			"ctrain and this module are built and installed together: do not move one without the other");

@@ -173,7 +173,7 @@ class Python(Models):
 
 @unittest.skipUnless(shutil.which("cmake") and shutil.which("pkg-config") and shutil.which("cc"), "needs cmake, pkg-config and a C compiler")
 class Library(Case):
-    """libctrain_infer as a program outside of the project uses it: from an installed prefix, found by pkg-config."""
+    """libctrain_infer as a program outside of the project uses it: from an installed prefix, found by pkg-config or by CMake."""
 
     def command(self, *words, **env):
         r = subprocess.run([str(w) for w in words], env={**os.environ, **env}, capture_output=True, text=True)
@@ -200,12 +200,18 @@ class Library(Case):
         shared = flags("--cflags", "--libs")
         static = [*flags("--cflags"), self.path("moved", "lib", "libctrain_infer.a"),
                   *(f for f in flags("--libs", "--static") if f != "-lctrain_infer")]
+        examples = self.path("moved", "share", "doc", "ctrain", "examples")
+        self.command("cmake", "-S", examples, "-B", self.path("made"), "-DCMAKE_C_FLAGS=" + " ".join(warnings),
+                     "-DCMAKE_PREFIX_PATH=" + self.path("moved"))
+        self.command("cmake", "--build", self.path("made"))
         for name, example, libraries in (("shared", "classify", shared), ("static", "classify", static),
-                                         ("threads", "classify_threads", [*shared, "-pthread"])):
-            source = self.path("moved", "share", "doc", "ctrain", "examples", example + ".c")
+                                         ("threads", "classify_threads", [*shared, "-pthread"]), ("made/classify", "classify", None),
+                                         ("made/classify_threads", "classify_threads", None)):
+            source = os.path.join(examples, example + ".c")
             if example == "classify":
                 self.assertLessEqual(len(read_text(source).splitlines()), 40)  # as docs/EXPORT.md states
-            self.command("cc", *warnings, source, "-o", self.path(name), *libraries)
+            if libraries is not None:
+                self.command("cc", *warnings, source, "-o", self.path(name), *libraries)
             out = self.command(self.path(name), weights, ppm, ppm, **find_library)
             found = re.findall(rf"^{re.escape(ppm)}: +([\d.]+) %  class (\d+)$", out, re.M)
             self.assertEqual(sorted(int(c) for _, c in found), sorted(2 * [t["class"] for t in top]), name)

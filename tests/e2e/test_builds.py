@@ -1,0 +1,62 @@
+"""Other builds than the usual one, each complete: other directories of an installation, without oneDNN, without gloo, and for another machine."""
+
+import os
+import shutil
+import subprocess
+
+from harness import CTRAIN, OK, SOURCE, Case, Process, main
+
+
+class Builds(Case):
+    def build(self, *args, targets=("ctrain",)):
+        for argv in (["cmake", "-S", SOURCE, "-B", self.path("build"), "-G", "Ninja", "-DCTRAIN_TESTS=OFF", "-DCTRAIN_BENCH=OFF", "-DCTRAIN_CUDA=OFF",
+                      "-DCTRAIN_WERROR=ON", *args],
+                     ["cmake", "--build", self.path("build"), "--target", *targets]):
+            r = Process(self, argv, self.env(), self.tmp).wait(1200)
+            self.assert_code(r, OK)
+            if argv[1] == "-S":
+                configured = r.out
+        return configured
+
+    def install(self):
+        subprocess.run(["cmake", "--install", self.path("build"), "--prefix", self.path("opt")], check=True, capture_output=True)
+
+    def smoke(self, program, *sets):
+        r = self.start("smoke", f"run.dir={self.path('run')}", "train.max_steps=2", "data.n_val=64", *sets, program=program).wait(200)
+        self.assert_code(r, OK)
+
+    def test_directories(self):
+        """The program finds its modules and configs, and pkg-config and CMake find the library, wherever they are installed."""
+        self.build("-DCMAKE_INSTALL_LIBDIR=lib64/deep", "-DCMAKE_INSTALL_BINDIR=programs", "-DCMAKE_INSTALL_DATADIR=data",
+                   "-DCMAKE_INSTALL_INCLUDEDIR=headers", targets=["all"])
+        self.install()
+        self.assertEqual(sorted(os.listdir(self.path("opt"))), ["data", "headers", "lib64", "programs", "share"][:5 if os.path.exists(self.path("opt", "share")) else 4])
+        program = self.path("opt", "programs", "ctrain")
+        self.smoke(program)
+        if "gloo       yes" in self.run_ctrain("info").out:
+            r = self.start("info", program=program).wait(60)
+            self.assertIn("gloo       yes", r.out)
+        env = {**os.environ, "PKG_CONFIG_PATH": self.path("opt", "lib64", "deep", "pkgconfig")}
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "ctrain_infer"], env=env, capture_output=True, text=True, check=True).stdout.split()
+        by_hand = self.path("by_hand")
+        subprocess.run(["cc", os.path.join(SOURCE, "examples", "classify.c"), "-o", by_hand, *flags], check=True)
+        subprocess.run(["cmake", "-S", os.path.join(SOURCE, "examples"), "-B", self.path("made"), "-DCMAKE_PREFIX_PATH=" + self.path("opt"),
+                        "-DCMAKE_LIBRARY_ARCHITECTURE=", "-Dctrain_infer_DIR=" + self.path("opt", "lib64", "deep", "cmake", "ctrain_infer")],
+                       check=True, capture_output=True)
+        subprocess.run(["cmake", "--build", self.path("made")], check=True, capture_output=True)
+
+    def test_without_onednn(self):
+        self.build("-DCTRAIN_ONEDNN=OFF")
+        r = self.start("info", program=self.path("build", "ctrain")).wait(60)
+        self.assertIn("-DCTRAIN_ONEDNN=ON", r.out)
+        self.smoke(self.path("build", "ctrain"))
+
+    def test_without_gloo(self):
+        self.build("-DCTRAIN_GLOO=OFF")
+        r = self.start("info", program=self.path("build", "ctrain")).wait(60)
+        self.assertRegex(r.out, "gloo +no .*-DCTRAIN_GLOO=ON")
+        self.smoke(self.path("build", "ctrain"))
+
+
+if __name__ == "__main__":
+    main()
