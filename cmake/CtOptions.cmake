@@ -8,6 +8,7 @@ set(CTRAIN_LAZY AUTO CACHE STRING "Device for tests, on which posted work runs l
 option(CTRAIN_BENCH "Build the programs of bench/" ON)
 option(CTRAIN_FUZZ "Build the fuzz targets (needs clang)" OFF)
 option(CTRAIN_HARDEN "Hardening flags in builds that are not Debug and have no sanitizers" ON)
+set(CTRAIN_NATIVE "" CACHE FILEPATH "A ctrain that runs on this machine, to make man page and completions when cross-compiling")
 option(CTRAIN_WERROR "Warnings are errors" OFF)
 set(CTRAIN_SANITIZE "" CACHE STRING "address;undefined or thread")
 
@@ -18,6 +19,15 @@ set(CT_MODULE_DESTINATION ${CMAKE_INSTALL_LIBDIR}/ctrain)
 set(CT_SHARE_DESTINATION ${CMAKE_INSTALL_DATADIR}/ctrain)
 file(RELATIVE_PATH CT_MODULE_PLACE ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/ctrain)
 file(RELATIVE_PATH CT_SHARE_PLACE ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_DATADIR}/ctrain)
+
+# The program that makes man page and completions; empty: they are left out. Nothing that was built for another machine runs here.
+set(CT_PAGES_PROGRAM ctrain)
+if(CTRAIN_NATIVE)
+  set(CT_PAGES_PROGRAM ${CTRAIN_NATIVE})
+elseif(CMAKE_CROSSCOMPILING)
+  message(STATUS "no man page and no completions: cross-compiling (-DCTRAIN_NATIVE=PATH names a ctrain that runs here and makes them)")
+  set(CT_PAGES_PROGRAM "")
+endif()
 
 # AUTO becomes ON or OFF here. The cache keeps AUTO, so that a later configuration decides again.
 if(CTRAIN_TESTS STREQUAL "AUTO")

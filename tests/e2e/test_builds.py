@@ -57,6 +57,27 @@ class Builds(Case):
         self.assertRegex(r.out, "gloo +no .*-DCTRAIN_GLOO=ON")
         self.smoke(self.path("build", "ctrain"))
 
+    def test_cross(self):
+        """For another machine: programs that cannot run here. Pages are left out, or a program of this machine makes them."""
+        toolchain = self.write("toolchain.cmake", """
+            set(CMAKE_SYSTEM_NAME Linux)
+            set(CMAKE_SYSTEM_PROCESSOR x86_64)
+            set(CMAKE_C_COMPILER cc)
+            set(CMAKE_CXX_COMPILER c++)
+            set(CMAKE_EXE_LINKER_FLAGS_INIT -Wl,--dynamic-linker=/nowhere/ld.so)
+            """.replace("x86_64", os.uname().machine))
+        said = self.build(f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", "-DCTRAIN_TESTS=ON", targets=["all"])
+        self.assertIn("no man page and no completions: cross-compiling", said)
+        with self.assertRaises(OSError):
+            subprocess.run([self.path("build", "ctrain"), "version"], check=False)
+        self.install()
+        self.assertFalse(os.path.exists(self.path("opt", "share", "man")))
+        shutil.rmtree(self.path("opt"))
+        self.assertNotIn("cross-compiling", self.build(f"-DCTRAIN_NATIVE={CTRAIN}", targets=["all"]))
+        self.install()
+        for page in ("man/man1/ctrain.1", "bash-completion/completions/ctrain"):
+            self.assertGreater(os.path.getsize(self.path("opt", "share", page)), 500)
+
 
 if __name__ == "__main__":
     main()
