@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, and runs every test that this machine can run. Ends with the seconds of each stage and with the
-# counts of tests that passed, failed and were skipped. Two cores need about half an hour, most of it for tests.
+# counts of tests that passed, failed and were skipped. All stages together run beside each other: the output of each one appears when it has
+# ended, and is kept in build/stages. Two cores need about half an hour. When this script is interrupted, it ends all that it has started.
 #   scripts/test.sh               all stages except long
 #   scripts/test.sh --quick       stage release, without the packages that only other stages need
 #   scripts/test.sh --long        stage long
@@ -31,7 +32,7 @@ case $#:${1:-} in
 	[[ " ${complete[*]} long " == *" $2 "* ]] || { echo "test: there is no stage '$2' (stages: ${complete[*]} long)" >&2; exit 2; }
 	;;
 1:-h | 1:--help)
-	sed -n '2,18s/^# //p' scripts/test.sh
+	sed -n '2,/^set /s/^# //p' scripts/test.sh | grep -v ^shellcheck
 	exit 0
 	;;
 *)
@@ -50,17 +51,18 @@ export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp}
 # Many tests wait more than they compute. The others take half a core each at worst.
 jobs=$(($(nproc) + 2))
 only_sanitized='^test_cuda_engine$' # of the gpu tests: as long with sanitizers as without, and the same comparisons
-failed=0
-results=() # of the stages, for scripts/sum_tests.py
-times=()   # "SECONDS s STAGE"
+state=$PWD/build/stages # what a stage leaves: NAME.log, NAME.results (files for scripts/sum_tests.py), NAME.failed, NAME.seconds
 
 say() { printf '\n== %s (%d s)\n' "$*" $SECONDS; }
+fail() { : >"$state/$stage.failed"; }
+result() { printf '%s\n' "$@" >>"$state/$stage.results"; }
 
+# Compilers give way to tests of other stages, some of which expect an answer within seconds.
 build() { # PRESET ARGS...: as scripts/build.sh; a build that fails is a failed test
-	scripts/build.sh "$@" && return 0
-	failed=1
+	nice -n 10 scripts/build.sh "$@" && return 0
+	fail
 	echo "failed the build" >"build/$1.txt"
-	results+=("build/$1.txt")
+	result "build/$1.txt"
 	return 1
 }
 
@@ -70,38 +72,40 @@ run_ctest() { # RESULT DIR ARGS...
 	local result=$PWD/build/$1.xml
 	rm -f "$result"
 	"${prefix[@]}" ctest --test-dir "$2" --output-on-failure --no-tests=error --test-output-size-passed 1000000 \
-		--test-output-size-failed 1000000 --output-junit "$result" -j "$jobs" "${@:3}" || failed=1
-	results+=("$result")
+		--test-output-size-failed 1000000 --output-junit "$result" -j "$jobs" "${@:3}" || fail
+	result "$result"
 }
 
 run_command() { # NAME COMMAND...: as one test
 	local verdict=passed
-	"${@:2}" || { verdict=failed failed=1; }
+	"${@:2}" || { verdict=failed; fail; }
 	echo "$verdict $1" >"build/$1.txt"
-	results+=("build/$1.txt")
+	result "build/$1.txt"
 }
 
 run_fuzz() { # SECONDS
 	if ! ls "$(clang -print-resource-dir 2>/dev/null)"/lib/*/libclang_rt.fuzzer* >/dev/null 2>&1; then
 		mkdir -p build
 		echo "skipped all targets: clang's fuzzer runtime is not installed" >build/fuzz.txt
-		results+=(build/fuzz.txt)
+		result build/fuzz.txt
 	elif build fuzz; then
-		scripts/fuzz.sh "${CTRAIN_FUZZ_SECONDS:-$1}" || failed=1
-		results+=(build/fuzz/fuzz.txt)
+		nice -n 10 scripts/fuzz.sh "${CTRAIN_FUZZ_SECONDS:-$1}" || fail
+		result build/fuzz/fuzz.txt
 	fi
 }
 
 run_chroot() { # SUITE OPTIONS...
-	scripts/test_chroot.sh "${@:2}" "$1" || failed=1
-	results+=("build/chroot-$1.txt")
-	[ ! -e "build/chroot-$1-quick.xml" ] || results+=("build/chroot-$1-quick.xml")
+	nice -n 10 scripts/test_chroot.sh "${@:2}" "$1" || fail
+	result "build/chroot-$1.txt"
+	[ ! -e "build/chroot-$1-quick.xml" ] || result "build/chroot-$1-quick.xml"
 }
 
 # ThreadSanitizer of older compilers does not work with the number of random address bits that newer kernels use.
 prefix=()
 plain_addresses=()
 setarch "$(uname -m)" -R true 2>/dev/null && plain_addresses=(setarch "$(uname -m)" -R)
+
+stage_build() { build_release; } # for the stages after it
 
 stage_release() {
 	build_release && run_ctest release build/release -L '^(unit|ops|dist)$'
@@ -150,19 +154,99 @@ stage_long() {
 }
 
 run_stage() { # NAME
-	local start=$SECONDS
-	say "$(sed -n "s/^#     $1  *//p" scripts/test.sh | head -n 1)"
-	"stage_$1" || true # what failed is in `failed`
-	times+=("$((SECONDS - start)) s $1")
+	local stage=$1 start=$SECONDS
+	"stage_$1" || fail
+	echo $((SECONDS - start)) >"$state/$stage.seconds"
 }
 
-scripts/setup.sh "$setup"
-times+=("$SECONDS s setup")
-for stage in "${stages[@]}"; do
-	run_stage "$stage"
+title() { [ "$1" != build ] || echo "the program and its tests for the other stages"; sed -n "s/^#     $1  *//p" scripts/test.sh | head -n 1; }
+
+run_lane() { # STAGE...: one after the other; each one's output appears when it has ended
+	local name
+	for name; do
+		echo "-- $name starts ($SECONDS s)"
+		run_stage "$name" >"$state/$name.log" 2>&1
+		{
+			flock 9
+			say "$name: $(title "$name")"
+			cat "$state/$name.log"
+			echo "-- $name ended after $(cat "$state/$name.seconds") s ($SECONDS s)"
+		} 9>"$state/lock"
+	done
+}
+
+# Ends what this script has started, however far it has got. Programs of tests may be in groups of their own: the mark in the environment finds
+# them, too.
+export CTRAIN_TEST_RUN=$$-$SRANDOM
+marked() { grep -lsz "^CTRAIN_TEST_RUN=$CTRAIN_TEST_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 || true; }
+
+stop_all() {
+	local status=$? pid pids
+	trap '' INT TERM HUP EXIT
+	for pid in "${lanes[@]}"; do
+		kill -TERM -- "-$pid" 2>/dev/null || true
+	done
+	mapfile -t pids < <(marked)
+	kill -TERM "${pids[@]}" 2>/dev/null || true
+	for _ in {1..50}; do
+		mapfile -t pids < <(marked)
+		# The list is made by programs that have the mark and are gone.
+		kill -0 "${pids[@]}" 2>/dev/null || break
+		sleep 0.1
+	done
+	kill -KILL "${pids[@]}" 2>/dev/null || true
+	exit "$status"
+}
+
+start_lane() { # STAGE...
+	set -m # a group of its own, which can be ended as one
+	if [ ${#stages[@]} = 1 ]; then
+		(set +m; run_stage "$1") </dev/null &
+	else
+		(set +m; run_lane "$@") </dev/null &
+	fi
+	lanes+=($!)
+	set +m
+}
+
+lanes=()
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap stop_all EXIT
+mkdir -p "$state"
+rm -f "$state"/*
+
+scripts/setup.sh "$setup" </dev/null
+times="$SECONDS s setup"
+if [ ${#stages[@]} -gt 1 ]; then
+	# The tests that mostly wait run beside compilers and the sanitizers' tests; the bare systems, which mostly install packages, beside both. All of
+	# them use the release build.
+	jobs=$((jobs - 1))
+	start_lane build
+	wait "${lanes[0]}" || true
+	lanes=()
+	start_lane release e2e
+	start_lane asan tsan fuzz
+	start_lane bookworm trixie
+else
+	say "$(title "${stages[0]}")"
+	start_lane "${stages[0]}"
+fi
+for lane in "${lanes[@]}"; do
+	wait "$lane" || true # what failed is in the files
 done
+lanes=()
 
 say "result"
-printf '%s\n' "${times[@]}" "$SECONDS s in all"
+results=()
+failed=0
+for stage in build "${stages[@]}"; do
+	[ ! -e "$state/$stage.failed" ] || failed=1
+	[ ! -e "$state/$stage.seconds" ] || times+=$'\n'"$(cat "$state/$stage.seconds") s $stage"
+	[ "$stage:${#stages[@]}" = build:1 ] || [ -e "$state/$stage.seconds" ] || results+=("$state/$stage did not end")
+	[ ! -e "$state/$stage.results" ] || mapfile -t -O ${#results[@]} results <"$state/$stage.results"
+done
+printf '%s\n' "$times" "$SECONDS s in all"
 scripts/sum_tests.py "${results[@]}" || failed=1
 exit $failed

@@ -83,11 +83,12 @@ make_base() { # SUITE
 }
 
 # The files of this work tree, as a fresh checkout in the chroot. Its path is always the same: the compiler cache knows it again.
-checkout() { # ROOT
-	mkdir -p "$1/work/ctrain"
+checkout() { # ROOT [NAME]
+	local to=$1/work/${2:-ctrain}
+	mkdir -p "$to"
 	# shellcheck disable=SC2016 # the variables are those of the inner shell
 	git ls-files --cached --others --exclude-standard -z | xargs -0 sh -c 'for f; do [ ! -e "$f" ] || printf "%s\0" "$f"; done' sh |
-		tar --create --null --files-from=- | tar --extract --no-same-owner --directory "$1/work/ctrain"
+		tar --create --null --files-from=- | tar --extract --no-same-owner --directory "$to"
 }
 
 unpack() { # SUITE ROOT
@@ -223,6 +224,45 @@ after_c_library='
 	apt-get -qq -y remove ctrain libctrain-infer0 >/dev/null
 	test ! -e /usr/bin/ctrain -a ! -e /usr/share/ctrain -a ! -e /usr/include/ctrain_infer.h'
 
+# The commands of docker/Dockerfile.cpu, which needs no container engine here: its build stage in the system that has the packages, its last
+# stage in a bare one. Then the program as the image starts it: no root, and no file of its own but those below its directory.
+# shellcheck disable=SC2016 # the variables are those of the inner shell
+image_build='CONTEXT=/work/context bash /work/image_build.sh'
+# shellcheck disable=SC2016
+image='cd /
+	CONTEXT=/work/ctrain STAGES=/work/stages bash /work/image_final.sh
+	. /image.env
+	in_image() {
+		(cd "$IMAGE_DIR" && setpriv --reuid=${IMAGE_USER%:*} --regid=${IMAGE_USER#*:} --clear-groups $IMAGE_ENTRYPOINT "$@")
+	}
+	in_image $IMAGE_CMD >help.txt
+	grep -q "^usage: ctrain" help.txt
+	in_image info | tee info.txt
+	grep -q "gloo *yes" info.txt
+	grep -q "onednn *yes" info.txt
+	in_image /usr/local/share/ctrain/configs/smoke.yaml
+	test -s "$IMAGE_DIR/runs/smoke/metrics.jsonl"'
+
+run_image() { # SUITE ROOT
+	local bare=$work/$1-image.root
+	checkout "$2" context
+	part "$1" "$2" image-build "$image_build"
+	rm -rf "$work/$1-image.archives"
+	cp -rl "$work/$1.archives" "$work/$1-image.archives"
+	rm -f "$work/$1-image.archives/lock"
+	unpack "$1" "$bare"
+	mkdir -p "$bare/work/stages/build"
+	[ ! -d "$2/out" ] || cp -a "$2/out" "$bare/work/stages/build"
+	cp "$work/$1.root/work/image_final.sh" "$bare/work"
+	part "$1" "$bare" image "$image"
+	rm -rf --one-file-system "$bare" "$work/$1-image.archives"
+}
+
+# The suite of the image's base.
+has_image() { # SUITE
+	grep -qx "ARG BASE=debian:$(sed -n 's/^VERSION_ID="*\([0-9.]*\)"*$/\1/p' "$work/$1.release")-slim" docker/Dockerfile.cpu
+}
+
 # Another system, with the packages, the run of quickstart, and a directory of archives that apt can lock.
 run_deb() { # SUITE ROOT
 	local bare=$work/$1-bare.root
@@ -263,8 +303,15 @@ run_suite() { # SUITE
 	run_deb "$1" "$root" & # mostly waits for apt
 	local bare=$!
 	printf '%s\n' "$doc_commands" >"$root/work/doc_commands.sh"
+	cp "$root/etc/os-release" "$work/$1.release"
+	if has_image "$1"; then
+		python3 -B tests/e2e/dockerfile.py docker/Dockerfile.cpu build >"$root/work/image_build.sh"
+		python3 -B tests/e2e/dockerfile.py docker/Dockerfile.cpu final >"$root/work/image_final.sh"
+		run_image "$1" "$root" &
+		local image_root=$!
+	fi
 	part "$1" "$root" docs 'cp -r ../first/runs ../first/datasets . && bash ../doc_commands.sh'
-	wait $bare
+	wait $bare ${image_root:+$image_root}
 	rm -rf --one-file-system "$root/work/ctrain"
 	mv "$root/work/first" "$root/work/ctrain"
 	if has_quick "$1"; then
