@@ -176,9 +176,9 @@ run_lane() { # STAGE...: one after the other; each one's output appears when it 
 }
 
 # Ends what this script has started, however far it has got. Programs of tests may be in groups of their own: the mark in the environment finds
-# them, too.
-export CTRAIN_TEST_RUN=$$-$SRANDOM
-marked() { grep -lsz "^CTRAIN_TEST_RUN=$CTRAIN_TEST_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 || true; }
+# them, too. (tests/e2e/harness.py removes variables of ctrain.)
+export TEST_SH_RUN=$$-$SRANDOM
+marked() { grep -lsz "^TEST_SH_RUN=$TEST_SH_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 || true; }
 
 stop_all() {
 	local status=$? pid pids
