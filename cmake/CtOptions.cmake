@@ -4,7 +4,6 @@ set(CTRAIN_ONEDNN AUTO CACHE STRING "CPU engine on oneDNN: ON, OFF, or AUTO (whe
 set(CTRAIN_GLOO AUTO CACHE STRING "CPU collectives across hosts on gloo: ON, OFF, or AUTO (where gloo is installed)")
 set(CTRAIN_MPI AUTO CACHE STRING "Collectives on MPI: ON, OFF, or AUTO (where Open MPI or MPICH is installed)")
 set(CTRAIN_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (where cmocka is installed)")
-set(CTRAIN_LAZY AUTO CACHE STRING "Device for tests, on which posted work runs late and in random order: ON, OFF, or AUTO (with the tests)")
 option(CTRAIN_BENCH "Build the programs of bench/" ON)
 option(CTRAIN_FUZZ "Build the fuzz targets (needs clang)" OFF)
 option(CTRAIN_HARDEN "Hardening flags in builds that are not Debug and have no sanitizers" ON)
@@ -37,9 +36,6 @@ if(CTRAIN_TESTS STREQUAL "AUTO")
   if(CMOCKA_FOUND)
     set(CTRAIN_TESTS ON)
   endif()
-endif()
-if(CTRAIN_LAZY STREQUAL "AUTO")
-  set(CTRAIN_LAZY ${CTRAIN_TESTS})
 endif()
 
 # ct_sources(var DIRECTORY...): the C files of these directories (not of their sub-directories).

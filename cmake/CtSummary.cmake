@@ -1,3 +1,3 @@
 message(STATUS "ctrain ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, oneDNN ${CTRAIN_ONEDNN}, gloo ${CTRAIN_GLOO}, "
   "MPI '${CT_MPI}', "
-  "tests ${CTRAIN_TESTS}, lazy device ${CTRAIN_LAZY}, fuzz ${CTRAIN_FUZZ}, sanitize '${CTRAIN_SANITIZE}'")
+  "tests ${CTRAIN_TESTS}, fuzz ${CTRAIN_FUZZ}, sanitize '${CTRAIN_SANITIZE}'")

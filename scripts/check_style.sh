@@ -60,7 +60,7 @@ BEGIN {
 	own("^yaml[.]h$", "trainer/config/yaml_events.c")
 
 	# Back ends: every header in such a directory is private to it, whatever its name.
-	split("base/device/cuda base/device/lazy nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi dist/comm/nccl", backends, " ")
+	split("base/device/cuda nn/ref nn/onednn nn/cuda dist/comm/shm dist/comm/gloo dist/comm/mpi dist/comm/nccl", backends, " ")
 
 	ban("atoi atol atoll atof", "does not report errors: use ct_parse_i64 or ct_parse_f64", 1)
 	ban("sprintf vsprintf strcpy stpcpy strcat strncat gets", "does not know the buffer's end: use snprintf or ct_str", 1)

@@ -41,7 +41,7 @@ if [ -z "$build" ]; then
 	[ $dry = 0 ] || fail "--dry needs --build"
 	build=build/gpu
 	# Binaries without oneDNN keep the bundle small: on a GPU, the CPU only decodes images.
-	cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCTRAIN_CUDA=ON -DCTRAIN_LAZY=OFF -DCTRAIN_ONEDNN=OFF -DCTRAIN_GLOO=OFF -DCTRAIN_TESTS=ON \
+	cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCTRAIN_CUDA=ON -DCTRAIN_ONEDNN=OFF -DCTRAIN_GLOO=OFF -DCTRAIN_TESTS=ON \
 		-DCTRAIN_BENCH=ON >/dev/null
 	rm -rf $build/tests/nn/cuda/gpu # also programs that an older version built
 	cmake --build $build --parallel "$(nproc)" -- ctrain ctrain_cuda gpu_facts cudnn_norms gpu_tests

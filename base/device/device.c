@@ -9,24 +9,29 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+/* The device for tests is not part of the program. Builds with tests have its module beside the program, but do not
+ * install it. */
+static enum ct_status open_lazy(const char *symbol, const void **out)
+{
+	return ct_module_open("ctrain_lazy.so", symbol, out);
+}
+
 /* The registry. */
 static const struct kind {
 	const char *name;
 	const struct ct_device_ops *ops; /* NULL: in a module, or not in this build */
-	const char *symbol;              /* of the table in the module of CUDA; NULL: none */
-	const char *why;                 /* not in this build */
+	/* Opens the module and looks up its table `symbol`; NULL: not in this build. */
+	enum ct_status (*open_module)(const char *symbol, const void **out);
+	const char *symbol;
+	const char *why; /* precedes the reason for which the module cannot be opened */
 } kinds[] = {
-	{"cpu", &ct_device_cpu_ops, NULL, NULL},
+	{"cpu", &ct_device_cpu_ops, NULL, NULL, NULL},
 #ifdef CT_WITH_CUDA
-	{"cuda", NULL, "ct_cuda_device", NULL},
+	{"cuda", NULL, ct_cuda_module_open, "ct_cuda_device", ""},
 #else
-	{"cuda", NULL, NULL, "not in this build"},
+	{"cuda", NULL, NULL, NULL, "not in this build"},
 #endif
-#ifdef CT_WITH_LAZY
-	{"lazy", &ct_device_lazy_ops, NULL, NULL},
-#else
-	{"lazy", NULL, NULL, "not in this build (a device for tests: -DCTRAIN_LAZY=ON)"},
-#endif
+	{"lazy", NULL, open_lazy, "ct_device_lazy", "a device for tests of ctrain itself; "},
 };
 
 /* The table of a kind, or NULL and the reason. */
@@ -36,9 +41,9 @@ static const struct ct_device_ops *ops_of(const struct kind *k, char *why, size_
 
 	if (k->ops)
 		return k->ops;
-	if (k->symbol && ct_cuda_module_open(k->symbol, &table) == CT_OK)
+	if (k->open_module && k->open_module(k->symbol, &table) == CT_OK)
 		return ((const struct ct_device_module *)table)->ops;
-	snprintf(why, why_len, "%s", k->symbol ? ct_error_message() : k->why);
+	snprintf(why, why_len, "%s%s", k->why, k->open_module ? ct_error_message() : "");
 	ct_error_clear();
 	return NULL;
 }

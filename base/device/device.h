@@ -218,9 +218,8 @@ struct ct_device_module {
 	const struct ct_device_ops *ops;
 };
 
-/* The back ends, for the registry in device.c. */
+/* The back end that is not in a module, for the registry in device.c. */
 extern const struct ct_device_ops ct_device_cpu_ops;
-extern const struct ct_device_ops ct_device_lazy_ops; /* lazy/lazy_impl.h */
 
 /* Each of the structs below is the first member of a back end's own struct. device.c sets `timed`. */
 struct ct_device {

@@ -32,12 +32,6 @@ RECORDED = {
 
 
 class Lazy(Case):
-    def setUp(self):
-        super().setUp()
-        devices = {d["name"]: d for d in self.run_ctrain("info", "--json").json()["devices"]}
-        if not devices["lazy"]["available"]:
-            self.skipTest("built without the device lazy (-DCTRAIN_LAZY=ON)")
-
     def results(self, *sets, run, **more):
         self.train("train.engine=ref", *sets, run=run, **more)
         steps = [(m["step"], m["loss"], m.get("grad_norm")) for m in self.metrics(run, "step")]

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from harness import CTRAIN, OK, SOURCE, Case, Process, main
+from harness import CTRAIN, DEVICE, OK, SOURCE, Case, Process, main
 
 BUILD = os.path.dirname(os.path.abspath(CTRAIN))
 SOFT = os.path.join(BUILD, "soft_cudart")
@@ -78,6 +78,9 @@ class Install(Case):
         self.assertIn(f'{configs}/smoke.yaml', self.start("config", "dump", "smoke", "--origins", program=ctrain).wait(60).out)
         r = self.start("configs/mnist_ddp.yaml", program=ctrain).wait(60)
         self.assert_says(r, f'"ctrain mnist_ddp" uses the example {configs}/mnist_ddp.yaml')
+        r = self.start("smoke", "device=lazy", f"run.dir={self.path('lazy')}", program=ctrain).wait(60)
+        self.assert_code(r, DEVICE)
+        self.assert_says(r, "no lazy device: a device for tests of ctrain itself; cannot find ctrain_lazy.so", "available devices: cpu")
         r = self.start("version", program=ctrain).wait(60)
         self.assertRegex(r.out, r"^ctrain \d+\.\d+\.\d+(\+g[0-9a-f]{9,})?\n$")
 

@@ -127,20 +127,6 @@ static void test_last_step_of_one_row(void **state)
 	close_rig(&r);
 }
 
-/* Opens a stepper on the device lazy. Skips the test if this build has no such device. */
-static enum ct_status open_lazy(struct rig *r, const char *yaml, const char *key, const char *value)
-{
-	enum ct_status st = open_rig(r, yaml, key, value);
-
-	if (st < 0 && !r->s.device) {
-		print_message("%s\n", ct_error_message());
-		ct_error_clear();
-		ct_config_destroy(r->cfg);
-		skip();
-	}
-	return st;
-}
-
 /* In each of the 3 slots, the first step is posted without a recording and the second one is recorded. Later steps post
  * the recordings, until another program is created. */
 static void test_recorded_steps(void **state)
@@ -148,7 +134,7 @@ static void test_recorded_steps(void **state)
 	struct rig r;
 
 	(void)state;
-	assert_int_equal(open_lazy(&r, MLP "device: lazy\n", "data.n_train", "264"), CT_OK);
+	assert_int_equal(open_rig(&r, MLP "device: lazy\n", "data.n_train", "264"), CT_OK);
 	for (int step = 0; step < 33; step++) {
 		(void)gradients(&r);
 		assert_int_equal(ct_stepper_replayed(r.stepper), step < 6 ? 0 : step - 5);
@@ -186,7 +172,7 @@ static void test_groups_of_steps(void **state)
 	struct rig r;
 
 	(void)state;
-	assert_int_equal(open_lazy(&r, GROUPS, "data.n_train", "72"), CT_OK);
+	assert_int_equal(open_rig(&r, GROUPS, "data.n_train", "72"), CT_OK);
 	const int lag = ct_stepper_lag(r.stepper);
 	assert_int_equal(lag, 8);
 	post_steps(&r, 24, lag);
@@ -218,7 +204,7 @@ static void test_too_many_batches_to_record(void **state)
 	struct rig r;
 
 	(void)state;
-	assert_int_equal(open_lazy(&r, MANY, "train.cuda_graph", "on"), CT_UNSUPPORTED);
+	assert_int_equal(open_rig(&r, MANY, "train.cuda_graph", "on"), CT_UNSUPPORTED);
 	assert_non_null(strstr(ct_error_message(), "steps of more than 8 batches (train.accumulate) are not recorded"));
 	close_rig(&r);
 }
@@ -243,12 +229,7 @@ static void test_results_that_never_come(void **state)
 	(void)state;
 	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), MLP, strlen(MLP)), CT_OK);
 	assert_int_equal(ct_config_load(in_tmpdir("c.yaml"), sets, CT_ARRAY_LEN(sets), &r.cfg), CT_OK);
-	if (ct_session_create(r.cfg, NULL, true, &r.s) == CT_NO_DEVICE) {
-		print_message("%s\n", ct_error_message());
-		ct_error_clear();
-		ct_config_destroy(r.cfg);
-		skip(); /* built without the device lazy */
-	}
+	assert_int_equal(ct_session_create(r.cfg, NULL, true, &r.s), CT_OK);
 	hold = true;
 	r.s.world.id.world = 2;
 	assert_int_equal(ct_stepper_create(&r.s, &r.stepper), CT_OK);
@@ -322,10 +303,10 @@ static void test_exposed_communication(void **state)
 	struct rig r;
 
 	(void)state;
-	assert_int_equal(open_lazy(&r, MLP "device: lazy\n", "data.n_train", "264"), CT_OK);
+	assert_int_equal(open_rig(&r, MLP "device: lazy\n", "data.n_train", "264"), CT_OK);
 	check_exposed(&r);
 	close_rig(&r);
-	assert_int_equal(open_lazy(&r, MLP "device: lazy\n", "data.n_train", "264"), CT_OK);
+	assert_int_equal(open_rig(&r, MLP "device: lazy\n", "data.n_train", "264"), CT_OK);
 	r.s.world.id.world = 2;
 	late.on = true;
 	check_exposed(&r);

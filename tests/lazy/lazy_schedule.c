@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/device/lazy/lazy_impl.h"
+#include "tests/lazy/lazy_impl.h"
 
 #define DRAIN_NS (10 * CT_SEC)
 

@@ -1,5 +1,5 @@
 /* Tests when posted work runs on the lazy device. */
-#include "tests/base/lazy_rig.h"
+#include "tests/lazy/lazy_rig.h"
 
 static void test_open(void **state)
 {

@@ -1,7 +1,7 @@
 /* A lazy device with two streams, two events that order them and two timed events, and helpers that post functions
  * which append letters to a log. */
-#ifndef CT_TESTS_BASE_LAZY_RIG_H
-#define CT_TESTS_BASE_LAZY_RIG_H
+#ifndef CT_TESTS_LAZY_RIG_H
+#define CT_TESTS_LAZY_RIG_H
 
 #include "base/clock.h"
 #include "base/device/device.h"

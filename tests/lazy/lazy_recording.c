@@ -1,6 +1,6 @@
 /* Recordings of the lazy device: posted work that is stored and can be posted again. */
-#include "base/device/lazy/lazy_impl.h"
 #include "base/mem.h"
+#include "tests/lazy/lazy_impl.h"
 
 enum ct_status ct__lazy_recording_spoil(struct lazy_device *d, const char *what)
 {

@@ -2,8 +2,8 @@
  * a loop of posts and waits allocates nothing after its first iteration. */
 #include <string.h>
 
-#include "base/device/lazy/lazy_impl.h"
 #include "base/mem.h"
+#include "tests/lazy/lazy_impl.h"
 
 enum ct_status ct__lazy_enter(struct lazy_device *d)
 {

@@ -22,8 +22,8 @@
  *
  * Freeing memory or destroying a stream first runs posted work, for at most 10 seconds. If the work has not finished
  * by then, the device fails. */
-#ifndef CT_BASE_DEVICE_LAZY_IMPL_H
-#define CT_BASE_DEVICE_LAZY_IMPL_H
+#ifndef CT_TESTS_LAZY_IMPL_H
+#define CT_TESTS_LAZY_IMPL_H
 
 #include <pthread.h>
 

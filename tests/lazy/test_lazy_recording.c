@@ -1,7 +1,7 @@
 /* Tests recordings of the lazy device. */
 #include <unistd.h>
 
-#include "tests/base/lazy_rig.h"
+#include "tests/lazy/lazy_rig.h"
 
 /* y = sum of x [n], z = y + 1 on another stream, all in pinned and device memory. */
 struct calc {

@@ -1,16 +1,18 @@
-/* The table of the lazy device (lazy_impl.h). */
+/* The table of the lazy device (lazy_impl.h), which the module ctrain_lazy.so exports. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #define CT_LOG_COMPONENT "device"
 
-#include "base/device/lazy/lazy_impl.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "tests/lazy/lazy_impl.h"
 
 /* The number of devices that a host with GPUs may have, because every rank opens its own device. */
 enum { N_DEVICES = 64 };
+
+extern const struct ct_device_module ct_device_lazy;
 
 static int lazy_count(char *why, size_t why_len)
 {
@@ -39,7 +41,7 @@ static enum ct_status lazy_open(int index, ct_device **out)
 
 	CT_TRY(read_seed(&seed));
 	CT_TRY_ALLOC(d = CT_NEW(struct lazy_device));
-	d->base.ops = &ct_device_lazy_ops;
+	d->base.ops = ct_device_lazy.ops;
 	d->base.caps = (struct ct_device_caps){.async = true, .host_code = true, .recordable = true};
 	d->index = index;
 	d->thread = pthread_self();
@@ -103,7 +105,7 @@ static enum ct_status lazy_event_wait(ct_event *base, int64_t deadline_ns)
 	return m ? ct__lazy_wait(d, NULL, m, deadline_ns) : ct__lazy_enter_unrecorded(d, "the host waited");
 }
 
-const struct ct_device_ops ct_device_lazy_ops = {
+static const struct ct_device_ops ops = {
 	.kind = "lazy",
 	.for_tests = true,
 	.count = lazy_count,
@@ -132,3 +134,5 @@ const struct ct_device_ops ct_device_lazy_ops = {
 	.recording_post = ct__lazy_recording_post,
 	.recording_destroy = ct__lazy_recording_destroy,
 };
+
+const struct ct_device_module ct_device_lazy = {.head = {.abi = CT_MODULE_ABI, .build = CT_BUILD_ID}, .ops = &ops};

@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/device/lazy/lazy_impl.h"
 #include "base/mem.h"
+#include "tests/lazy/lazy_impl.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #define WITH_ASAN 1

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/base/lazy_rig.h"
+#include "tests/lazy/lazy_rig.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WITH_ASAN 1
@@ -362,6 +362,7 @@ static void test_out_of_memory(void **state)
 {
 	struct rig *r = open_rig(1);
 	struct note n = {r, 'n'};
+	int n_failed = 0;
 	ct_device *d;
 	ct_stream *s;
 	ct_event *e;
@@ -374,8 +375,16 @@ static void test_out_of_memory(void **state)
 		ct_mem_fail_after((uint64_t)i);
 		assert_int_equal(ct_device_host_alloc(r->d, 8, &p), CT_NOMEM);
 	}
-	ct_mem_fail_after(1);
-	assert_int_equal(ct_device_open("lazy", 0, &d), CT_NOMEM);
+	/* Most of the allocations are those of the search for the module, which goes on in other directories. */
+	for (uint64_t i = 1; i <= 20; i++) {
+		ct_mem_fail_after(i);
+		enum ct_status st = ct_device_open("lazy", 0, &d);
+		ct_mem_fail_after(0);
+		n_failed += st == CT_NOMEM;
+		if (st == CT_OK)
+			ct_device_close(d);
+	}
+	assert_int_equal(n_failed, 1);
 	ct_mem_fail_after(1);
 	assert_int_equal(ct_device_mem_alloc(r->d, 8, false, &p), CT_NOMEM);
 	ct_mem_fail_after(1);
