@@ -138,10 +138,22 @@ static void overrun(struct rig *r, void *p)
 		_exit(12);
 }
 
+static enum ct_status expect_poison(const void *args)
+{
+	const unsigned char *p = *(unsigned char *const *)args;
+
+	for (int i = 0; i < 100; i++) {
+		if (p[i] != 0xFF)
+			return CT_FAIL(CT_BUG, "freed memory is not poisoned");
+	}
+	return CT_OK;
+}
+
 static void use_freed(struct rig *r, void *p)
 {
 	ct_device_mem_free(r->d, p);
-	if (ct_stream_run(r->a, write_at, &p, sizeof(p)) != CT_OK)
+	if (ct_stream_run(r->a, expect_poison, &p, sizeof(p)) != CT_OK ||
+	    ct_stream_run(r->a, write_at, &p, sizeof(p)) != CT_OK)
 		_exit(10);
 	if (ct_stream_sync(r->a, CT_FOREVER) != CT_OK)
 		_exit(11);

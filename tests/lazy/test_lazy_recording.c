@@ -447,10 +447,10 @@ static void test_out_of_memory(void **state)
 	assert_int_equal(ct_recording_begin(r->a), CT_NOMEM);
 	ct_mem_fail_after(0);
 	assert_ok(ct_recording_begin(r->a));
-	assert_ok(ct_event_record(r->e, r->a));
 	ct_mem_fail_after(1);
-	assert_int_equal(ct_stream_wait_event(r->b, r->e), CT_NOMEM);
+	assert_int_equal(ct_event_record(r->e, r->a), CT_NOMEM);
 	ct_mem_fail_after(0);
+	assert_ok(ct_event_record(r->e, r->a));
 	assert_ok(ct_stream_wait_event(r->b, r->e));
 	post_note(r, r->b, 'b');
 	assert_ok(ct_event_record(r->u, r->b));
@@ -465,7 +465,7 @@ static void test_out_of_memory(void **state)
 		assert_int_equal(st, CT_NOMEM);
 		failed++;
 	}
-	assert_true(failed > 3);
+	assert_true(failed > 1);
 	assert_ok(ct_event_wait(r->u, CT_FOREVER));
 	assert_string_equal(r->log, "b");
 	ct_recording_destroy(rec);
