@@ -8,7 +8,7 @@
 #include "tests/soft_gpu/exec/fiber.h"
 #include "tests/soft_gpu/runtime/runtime_impl.h"
 
-#if SOFT__ASAN
+#if FAKE_ASAN
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))

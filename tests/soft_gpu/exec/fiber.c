@@ -5,7 +5,7 @@
 
 #include "tests/soft_gpu/runtime/runtime_impl.h"
 
-#if SOFT__ASAN
+#if FAKE_ASAN
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__x86_64__) && !defined(SOFT__UCONTEXT)
@@ -64,7 +64,7 @@ static void start_fiber(void)
 {
 	struct soft__fiber *f = starting;
 
-#if SOFT__ASAN
+#if FAKE_ASAN
 	__sanitizer_finish_switch_fiber(NULL, &f->caller_stack, &f->caller_bytes);
 #endif
 	f->main();
@@ -73,7 +73,7 @@ static void start_fiber(void)
 
 struct soft__fiber *soft__fiber_create(void (*main)(void))
 {
-	struct soft__fiber *f = soft__alloc(sizeof(*f));
+	struct soft__fiber *f = fake_alloc(sizeof(*f));
 
 	/* A page that stops a stack that grows too large. */
 	f->stack = mmap(NULL, STACK_BYTES + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -102,7 +102,7 @@ struct soft__fiber *soft__fiber_create(void (*main)(void))
 void soft__fiber_enter(struct soft__fiber *f)
 {
 	starting = f;
-#if SOFT__ASAN
+#if FAKE_ASAN
 	__sanitizer_start_switch_fiber(&f->caller_fake, f->stack, STACK_BYTES);
 #endif
 #if SWITCH_BY_HAND
@@ -110,14 +110,14 @@ void soft__fiber_enter(struct soft__fiber *f)
 #else
 	swapcontext(&f->caller, &f->own);
 #endif
-#if SOFT__ASAN
+#if FAKE_ASAN
 	__sanitizer_finish_switch_fiber(f->caller_fake, NULL, NULL);
 #endif
 }
 
 void soft__fiber_leave(struct soft__fiber *f)
 {
-#if SOFT__ASAN
+#if FAKE_ASAN
 	__sanitizer_start_switch_fiber(&f->own_fake, f->caller_stack, f->caller_bytes);
 #endif
 #if SWITCH_BY_HAND
@@ -125,7 +125,7 @@ void soft__fiber_leave(struct soft__fiber *f)
 #else
 	swapcontext(&f->own, &f->caller);
 #endif
-#if SOFT__ASAN
+#if FAKE_ASAN
 	__sanitizer_finish_switch_fiber(f->own_fake, &f->caller_stack, &f->caller_bytes);
 #endif
 }

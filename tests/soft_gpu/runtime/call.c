@@ -12,7 +12,6 @@ enum { MAX_FUNCTIONS = 256, MAX_FAULTS = 32 };
 static struct {
 	pthread_mutex_t mutex;
 	pthread_once_t once;
-	uint64_t rng;
 	FILE *log;
 	int n_functions, n_faults;
 	struct {
@@ -67,12 +66,16 @@ void soft_gpu_fail(const char *format, ...)
 	fputc('\n', stderr);
 	abort();
 }
+extern __typeof__(soft_gpu_fail) fake_fail __attribute__((alias("soft_gpu_fail")));
 
-static void set_seed(uint64_t seed)
+void *fake_new(size_t bytes)
 {
-	calls.rng = (seed + 1) * 0x9E3779B97F4A7C15u;
-	if (calls.rng == 0)
-		calls.rng = 1;
+	return calloc(1, bytes);
+}
+
+void fake_delete(void *p)
+{
+	free(p);
 }
 
 /* FUNCTION:N:ERROR or FUNCTION@N:ERROR, separated by commas. */
@@ -107,7 +110,7 @@ static void start(void)
 {
 	const char *seed = getenv("SOFT_GPU_SEED"), *log = getenv("SOFT_GPU_LOG");
 
-	set_seed(seed ? strtoull(seed, NULL, 10) : 1);
+	fake_seed(&soft__gpu.machine, seed ? strtoull(seed, NULL, 10) : 1);
 	parse_faults(getenv("SOFT_GPU_FAULT"));
 	if (log && *log) {
 		calls.log = fopen(log, "ae");
@@ -208,7 +211,7 @@ void soft_gpu_set_seed(uint64_t seed)
 {
 	pthread_once(&calls.once, start);
 	soft__lock();
-	set_seed(seed);
+	fake_seed(&soft__gpu.machine, seed);
 	soft__unlock();
 }
 
@@ -258,42 +261,13 @@ void soft__destroyed(enum soft__object o)
 	calls.live[o]--;
 }
 
-/* xorshift64*. */
-unsigned soft__draw(unsigned n)
-{
-	calls.rng ^= calls.rng >> 12;
-	calls.rng ^= calls.rng << 25;
-	calls.rng ^= calls.rng >> 27;
-	return (unsigned)((calls.rng * 0x2545F4914F6CDD1Du >> 32) * n >> 32);
-}
-
 unsigned soft_gpu_draw(unsigned n)
 {
 	unsigned drawn;
 
 	pthread_once(&calls.once, start);
 	soft__lock();
-	drawn = soft__draw(n);
+	drawn = fake_draw(&soft__gpu.machine, n);
 	soft__unlock();
 	return drawn;
-}
-
-void *soft__alloc(size_t bytes)
-{
-	void *p = calloc(1, bytes ? bytes : 1);
-
-	if (!p)
-		soft_gpu_fail("no host memory for %zu bytes", bytes);
-	return p;
-}
-
-void *soft__grow(void *p, int n, int *capacity, size_t element_bytes)
-{
-	if (n < *capacity)
-		return p;
-	*capacity = n < 8 ? 8 : 2 * n;
-	p = realloc(p, (size_t)*capacity * element_bytes);
-	if (!p)
-		soft_gpu_fail("no host memory");
-	return p;
 }

@@ -4,10 +4,7 @@
 
 #include "tests/soft_gpu/runtime/runtime_impl.h"
 
-struct CUgraph_st *soft__graph_create(struct soft__body *body); /* graph.c */
-
-static struct soft__capture *active;
-static unsigned last_id;
+struct CUgraph_st *soft__graph_create(struct fake_graph *graph); /* graph.c */
 
 static cudaError_t invalidate(struct soft__capture *c, cudaError_t e)
 {
@@ -15,13 +12,9 @@ static cudaError_t invalidate(struct soft__capture *c, cudaError_t e)
 	return e;
 }
 
-static struct soft__capture *find(unsigned id)
+static struct soft__capture *capture_of(const struct CUstream_st *s)
 {
-	struct soft__capture *c = active;
-
-	while (c && c->id != id)
-		c = c->next;
-	return c;
+	return (struct soft__capture *)s->queue.capture;
 }
 
 /* The thread-local mode also forbids what CUDA may allow: queries and waits for streams that are not captured. */
@@ -29,7 +22,9 @@ cudaError_t soft__capture_unsafe(void)
 {
 	cudaError_t e = cudaSuccess;
 
-	for (struct soft__capture *c = active; c; c = c->next) {
+	for (struct fake_capture *base = soft__gpu.machine.captures; base; base = base->next) {
+		struct soft__capture *c = (struct soft__capture *)base;
+
 		if (c->mode == cudaStreamCaptureModeGlobal ||
 		    (c->mode == cudaStreamCaptureModeThreadLocal && c->thread == &soft__self))
 			e = invalidate(c, cudaErrorStreamCaptureUnsupported);
@@ -41,81 +36,47 @@ cudaError_t soft__capture_implicit(int device)
 {
 	cudaError_t e = cudaSuccess;
 
-	for (int i = 0; i < soft__gpu.n_streams; i++) {
-		cudaStream_t s = soft__gpu.streams[i];
+	for (int i = 0; i < soft__gpu.machine.n_streams; i++) {
+		cudaStream_t s = soft__stream_in(i);
 
-		if (s->capture && s->device == device && !(s->flags & cudaStreamNonBlocking))
-			e = invalidate(s->capture, cudaErrorStreamCaptureImplicit);
+		if (s->queue.capture && s->queue.device == device && !(s->flags & cudaStreamNonBlocking))
+			e = invalidate(capture_of(s), cudaErrorStreamCaptureImplicit);
 	}
 	return e;
 }
 
-static void depend_on(cudaStream_t s, int node)
-{
-	for (int i = 0; i < s->n_deps; i++) {
-		if (s->deps[i] == node)
-			return;
-	}
-	s->deps = soft__grow(s->deps, s->n_deps, &s->deps_capacity, sizeof(*s->deps));
-	s->deps[s->n_deps++] = node;
-}
-
-static int *copy_of(const int *a, int n)
-{
-	int *copy = soft__alloc(sizeof(*copy) * (size_t)n);
-
-	if (n)
-		memcpy(copy, a, sizeof(*copy) * (size_t)n);
-	return copy;
-}
-
 cudaError_t soft__capture_work(cudaStream_t s, struct soft__work *w)
 {
-	struct soft__body *b = s->capture->body;
-
-	if (s->capture->invalid)
+	if (capture_of(s)->invalid)
 		return cudaErrorStreamCaptureInvalidated;
-	b->nodes = soft__grow(b->nodes, b->n_nodes, &b->capacity, sizeof(*b->nodes));
-	b->nodes[b->n_nodes++] =
-		(struct soft__node){.work = w, .deps = copy_of(s->deps, s->n_deps), .n_deps = s->n_deps};
-	s->n_deps = 0;
-	depend_on(s, b->n_nodes - 1);
+	fake_capture_work(&s->queue, &w->base);
 	return cudaSuccess;
 }
 
 cudaError_t soft__capture_record(cudaStream_t s, cudaEvent_t e)
 {
-	if (s->capture->invalid)
+	if (capture_of(s)->invalid)
 		return cudaErrorStreamCaptureInvalidated;
-	soft__moment_drop(e->moment);
-	e->moment = NULL;
-	free(e->nodes);
-	e->nodes = copy_of(s->deps, s->n_deps);
-	e->n_nodes = s->n_deps;
-	e->capture_id = s->capture->id;
+	fake_capture_record(&s->queue, &e->last);
 	return cudaSuccess;
 }
 
 cudaError_t soft__capture_wait(cudaStream_t s, cudaEvent_t e)
 {
-	struct soft__capture *c = find(e->capture_id);
+	struct soft__capture *c = (struct soft__capture *)fake_capture_find(&soft__gpu.machine, e->last.capture_id);
+	struct soft__capture *own = capture_of(s);
 
 	if (!c)
-		return s->capture ? invalidate(s->capture, cudaErrorStreamCaptureIsolation) : cudaErrorCapturedEvent;
+		return own ? invalidate(own, cudaErrorStreamCaptureIsolation) : cudaErrorCapturedEvent;
 	if (c->invalid)
 		return cudaErrorStreamCaptureInvalidated;
-	if (s == soft__gpu.devices[s->device].legacy)
+	if (s == soft__gpu.devices[s->queue.device].legacy)
 		return invalidate(c, cudaErrorStreamCaptureImplicit);
-	if (s->capture && s->capture != c) {
-		invalidate(s->capture, cudaErrorStreamCaptureMerge);
+	if (own && own != c) {
+		invalidate(own, cudaErrorStreamCaptureMerge);
 		return invalidate(c, cudaErrorStreamCaptureMerge);
 	}
-	if (!s->capture) {
-		s->capture = c;
-		s->n_deps = 0;
-	}
-	for (int i = 0; i < e->n_nodes; i++)
-		depend_on(s, e->nodes[i]);
+	fake_capture_wait(&c->base, &s->queue, &e->last);
 	return cudaSuccess;
 }
 
@@ -127,19 +88,16 @@ static cudaError_t begin(cudaStream_t handle, enum cudaStreamCaptureMode mode)
 
 	if (e != cudaSuccess)
 		return e;
-	if (s == soft__gpu.devices[s->device].legacy)
+	if (s == soft__gpu.devices[s->queue.device].legacy)
 		return cudaErrorStreamCaptureUnsupported;
-	if (s->capture)
+	if (s->queue.capture)
 		return cudaErrorIllegalState;
 	if (mode != cudaStreamCaptureModeGlobal && mode != cudaStreamCaptureModeThreadLocal &&
 	    mode != cudaStreamCaptureModeRelaxed)
 		return cudaErrorInvalidValue;
-	c = soft__alloc(sizeof(*c));
-	*c = (struct soft__capture){active, ++last_id, mode, &soft__self, s, soft__alloc(sizeof(*c->body)), false};
-	c->body->refs = 1;
-	active = c;
-	s->capture = c;
-	s->n_deps = 0;
+	c = fake_alloc(sizeof(*c));
+	*c = (struct soft__capture){.mode = mode, .thread = &soft__self};
+	fake_capture_begin(&c->base, &s->queue);
 	return cudaSuccess;
 }
 
@@ -148,56 +106,30 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
 	SOFT__CALL(SOFT__PLAIN, begin(s, mode));
 }
 
-/* Whether each node comes before what the origin would do next. */
-static bool is_joined(const struct soft__capture *c)
-{
-	const struct soft__body *b = c->body;
-	bool *joined = soft__alloc((size_t)b->n_nodes);
-	bool all = true;
-
-	for (int i = 0; i < c->origin->n_deps; i++)
-		joined[c->origin->deps[i]] = true;
-	for (int i = b->n_nodes - 1; i >= 0; i--) {
-		for (int k = 0; joined[i] && k < b->nodes[i].n_deps; k++)
-			joined[b->nodes[i].deps[k]] = true;
-		all = all && joined[i];
-	}
-	free(joined);
-	return all;
-}
-
 static cudaError_t end(cudaStream_t handle, cudaGraph_t *out)
 {
-	struct soft__capture *c, **link;
+	struct soft__capture *c;
 	cudaStream_t s;
 	cudaError_t e = soft__stream(handle, &s);
 
 	*out = NULL;
 	if (e != cudaSuccess)
 		return e;
-	c = s->capture;
+	c = capture_of(s);
 	if (!c)
 		return cudaErrorIllegalState;
-	if (c->origin != s)
+	if (c->base.origin != &s->queue)
 		return invalidate(c, cudaErrorStreamCaptureUnmatched);
 	if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != &soft__self)
 		return invalidate(c, cudaErrorStreamCaptureWrongThread);
+	if (!fake_capture_end(&c->base))
+		e = cudaErrorStreamCaptureUnjoined;
 	if (c->invalid)
 		e = cudaErrorStreamCaptureInvalidated;
-	else if (!is_joined(c))
-		e = cudaErrorStreamCaptureUnjoined;
-	for (int i = 0; i < soft__gpu.n_streams; i++) {
-		if (soft__gpu.streams[i]->capture == c)
-			soft__gpu.streams[i]->capture = NULL;
-	}
-	for (link = &active; *link != c; link = &(*link)->next)
-		;
-	*link = c->next;
-	soft__body_finish(c->body);
 	if (e == cudaSuccess)
-		*out = soft__graph_create(c->body);
+		*out = soft__graph_create(c->base.graph);
 	else
-		soft__body_drop(c->body);
+		fake_graph_drop(c->base.graph);
 	free(c);
 	return e;
 }
@@ -214,11 +146,11 @@ static cudaError_t status_of(cudaStream_t handle, enum cudaStreamCaptureStatus *
 
 	if (e != cudaSuccess)
 		return e;
-	*out = !s->capture           ? cudaStreamCaptureStatusNone
-	       : s->capture->invalid ? cudaStreamCaptureStatusInvalidated
-				     : cudaStreamCaptureStatusActive;
-	if (id && s->capture)
-		*id = s->capture->id;
+	*out = !s->queue.capture        ? cudaStreamCaptureStatusNone
+	       : capture_of(s)->invalid ? cudaStreamCaptureStatusInvalidated
+					: cudaStreamCaptureStatusActive;
+	if (id && s->queue.capture)
+		*id = s->queue.capture->id;
 	return cudaSuccess;
 }
 
@@ -233,8 +165,8 @@ unsigned soft_gpu_capture(cudaStream_t handle)
 	unsigned id = 0;
 
 	soft__lock();
-	if (soft__stream(handle, &s) == cudaSuccess && s->capture)
-		id = s->capture->id;
+	if (soft__stream(handle, &s) == cudaSuccess && s->queue.capture)
+		id = s->queue.capture->id;
 	soft__unlock();
 	return id;
 }

@@ -44,7 +44,7 @@ static cudaError_t post_move(const struct move *m, const char *name, cudaStream_
 
 	if (!soft__find_block(m->dst, NULL) && !soft__is_pinned(m->dst, 1))
 		ranges[0].bytes = 0;
-	return soft__post(s, soft__work_create(&work, SOFT__RUN));
+	return soft__post(s, soft__work_create(&work));
 }
 
 static cudaError_t check_direction(const void *dst, const void *src, enum cudaMemcpyKind kind)
@@ -103,14 +103,14 @@ static cudaError_t copy_async(void *dst, const void *src, size_t bytes, enum cud
 		return e;
 	pageable_dst = is_pageable("destination of a copy", dst, bytes);
 	pageable_src = is_pageable("source of a copy", src, bytes);
-	if (s->capture && (pageable_dst || pageable_src))
+	if (s->queue.capture && (pageable_dst || pageable_src))
 		soft_gpu_fail("a copy of pageable memory is captured: allocate it with cudaMallocHost");
 	if (pageable_src) {
-		m.staged = soft__alloc(bytes);
+		m.staged = fake_alloc(bytes);
 		memcpy(m.staged, src, bytes);
 	}
 	e = post_move(&m, name_of(dst, src), s);
-	return e == cudaSuccess && pageable_dst ? soft__wait(s->device, s, NULL) : e;
+	return e == cudaSuccess && pageable_dst ? soft__wait(s->queue.device, s, NULL) : e;
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)

@@ -78,7 +78,8 @@ void soft__read_environment(void)
 	if (visible)
 		select_visible(visible, (int)n);
 	for (int i = 0; i < SOFT__MAX_DEVICES; i++)
-		soft__gpu.devices[i].total = (size_t)number_of("SOFT_GPU_MEMORY", 4ll << 30);
+		soft__gpu.devices[i].memory = (struct fake_memory){
+			.total = (size_t)number_of("SOFT_GPU_MEMORY", 4ll << 30), .circular = true};
 }
 
 static cudaError_t get_count(int *count)
@@ -174,7 +175,7 @@ static cudaError_t get_properties(struct cudaDeviceProp *p, int device)
 		return cudaErrorInvalidDevice;
 	physical = soft__gpu.physical[device];
 	*p = (struct cudaDeviceProp){
-		.totalGlobalMem = soft__gpu.devices[device].total,
+		.totalGlobalMem = soft__gpu.devices[device].memory.total,
 		.sharedMemPerBlock = SHARED_BYTES,
 		.sharedMemPerBlockOptin = SHARED_OPTIN_BYTES,
 		.sharedMemPerMultiprocessor = SHARED_OPTIN_BYTES + 1024,

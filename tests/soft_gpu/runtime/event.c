@@ -1,5 +1,6 @@
 /* Events. Each recording of an event is a moment; the event refers to the last one. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/soft_gpu/runtime/runtime_impl.h"
 
@@ -11,7 +12,7 @@ static cudaError_t create(cudaEvent_t *out, unsigned flags)
 
 	if (flags & ~(unsigned)(cudaEventBlockingSync | cudaEventDisableTiming))
 		return cudaErrorInvalidValue;
-	e = soft__alloc(sizeof(*e));
+	e = fake_alloc(sizeof(*e));
 	*e = (struct CUevent_st){.magic = EVENT_MAGIC, .flags = flags, .device = soft__self.device};
 	soft__created(SOFT__EVENT);
 	*out = e;
@@ -41,8 +42,7 @@ static cudaError_t destroy(cudaEvent_t e)
 	if (!is_event(e))
 		return cudaErrorInvalidResourceHandle;
 	failed = soft__gpu.devices[e->device].failed;
-	soft__moment_drop(e->moment);
-	free(e->nodes);
+	fake_event_release(&e->last);
 	e->magic = 0;
 	free(e);
 	soft__destroyed(SOFT__EVENT);
@@ -60,21 +60,20 @@ cudaError_t soft__event_record(cudaEvent_t e, cudaStream_t s)
 
 	if (error != cudaSuccess)
 		return error;
-	e->capture_id = 0;
-	soft__moment_drop(e->moment);
-	e->moment = soft__moment_create(s->clock);
-	soft__merge(e->moment->clock, soft__gpu.host_clock);
-	soft__push(s, (struct soft__op){.kind = SOFT__OP_RECORD, .moment = soft__moment_keep(e->moment)});
+	soft__order_post(s);
+	fake_post_record(&s->queue, &e->last);
+	memcpy(e->last.moment->clock, s->clock, sizeof(s->clock));
 	return cudaSuccess;
 }
 
 /* An event in a graph: recorded, or waited for, each time that the graph runs. */
-static cudaError_t external(cudaEvent_t e, cudaStream_t s, enum soft__kind kind)
+static cudaError_t external(cudaEvent_t e, cudaStream_t s, enum fake_kind kind)
 {
-	struct soft_work work = {.name = kind == SOFT__EVENT_RECORD ? "event record" : "event wait"};
-	struct soft__work *w = soft__work_create(&work, kind);
+	struct soft_work work = {.name = kind == FAKE_EVENT_RECORD ? "event record" : "event wait"};
+	struct soft__work *w = soft__work_create(&work);
 
-	w->event = e;
+	w->base.kind = kind;
+	w->base.event = &e->last;
 	return soft__post(s, w);
 }
 
@@ -85,13 +84,13 @@ static cudaError_t record(cudaEvent_t e, cudaStream_t handle, unsigned flags)
 
 	if (error != cudaSuccess)
 		return error;
-	if (!is_event(e) || e->device != s->device)
+	if (!is_event(e) || e->device != s->queue.device)
 		return cudaErrorInvalidResourceHandle;
 	if (flags & ~(unsigned)cudaEventRecordExternal)
 		return cudaErrorInvalidValue;
-	if (!s->capture)
+	if (!s->queue.capture)
 		return flags ? cudaErrorIllegalState : soft__event_record(e, s);
-	return flags ? external(e, s, SOFT__EVENT_RECORD) : soft__capture_record(s, e);
+	return flags ? external(e, s, FAKE_EVENT_RECORD) : soft__capture_record(s, e);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
@@ -116,16 +115,16 @@ static cudaError_t wait_event(cudaStream_t handle, cudaEvent_t e, unsigned flags
 	if (flags & ~(unsigned)cudaEventWaitExternal)
 		return cudaErrorInvalidValue;
 	if (flags)
-		return s->capture ? external(e, s, SOFT__EVENT_WAIT) : cudaErrorIllegalState;
-	if (s->capture || e->capture_id)
+		return s->queue.capture ? external(e, s, FAKE_EVENT_WAIT) : cudaErrorIllegalState;
+	if (s->queue.capture || e->last.capture_id)
 		return soft__capture_wait(s, e);
-	if (!e->moment)
+	if (!e->last.moment)
 		return cudaSuccess; /* never recorded */
 	error = soft__legacy_order(s);
 	if (error != cudaSuccess)
 		return error;
-	soft__merge(s->clock, e->moment->clock);
-	soft__push(s, (struct soft__op){.kind = SOFT__OP_WAIT, .moment = soft__moment_keep(e->moment)});
+	soft__merge(s->clock, e->last.moment->clock);
+	fake_post_wait(&s->queue, e->last.moment);
 	return cudaSuccess;
 }
 
@@ -138,20 +137,20 @@ static cudaError_t check(cudaEvent_t e)
 {
 	if (!is_event(e))
 		return cudaErrorInvalidResourceHandle;
-	return e->capture_id ? cudaErrorCapturedEvent : soft__gpu.devices[e->device].failed;
+	return e->last.capture_id ? cudaErrorCapturedEvent : soft__gpu.devices[e->device].failed;
 }
 
 static cudaError_t query(cudaEvent_t e)
 {
 	cudaError_t error = check(e);
 
-	if (error == cudaSuccess && e->moment && !e->moment->reached)
+	if (error == cudaSuccess && e->last.moment && !e->last.moment->reached)
 		error = soft__progress(e->device);
-	if (error != cudaSuccess || !e->moment)
+	if (error != cudaSuccess || !e->last.moment)
 		return error;
-	if (!e->moment->reached)
+	if (!e->last.moment->reached)
 		return cudaErrorNotReady;
-	soft__order_host(e->moment->clock);
+	soft__order_host(e->last.moment->clock);
 	return cudaSuccess;
 }
 
@@ -164,7 +163,7 @@ static cudaError_t synchronize(cudaEvent_t e)
 {
 	cudaError_t error = check(e);
 
-	return error == cudaSuccess && e->moment ? soft__wait(e->device, NULL, e->moment) : error;
+	return error == cudaSuccess && e->last.moment ? soft__wait(e->device, NULL, e->last.moment) : error;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
@@ -179,11 +178,11 @@ static cudaError_t elapsed(float *ms, cudaEvent_t from, cudaEvent_t to)
 	error = error ? error : check(to);
 	if (error != cudaSuccess)
 		return error;
-	if (!from->moment || !to->moment || (from->flags | to->flags) & cudaEventDisableTiming)
+	if (!from->last.moment || !to->last.moment || (from->flags | to->flags) & cudaEventDisableTiming)
 		return cudaErrorInvalidResourceHandle;
-	if (!from->moment->reached || !to->moment->reached)
+	if (!from->last.moment->reached || !to->last.moment->reached)
 		return cudaErrorNotReady;
-	*ms = (float)((double)(to->moment->ns - from->moment->ns) / 1e6);
+	*ms = (float)((double)(to->last.moment->ns - from->last.moment->ns) / 1e6);
 	return cudaSuccess;
 }
 

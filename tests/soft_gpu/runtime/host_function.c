@@ -42,11 +42,11 @@ static void start(void)
 
 static void forget(void)
 {
-	soft__work_drop(caller.work);
+	fake_work_drop(&caller.work->base);
 	caller.work = NULL;
 }
 
-cudaError_t soft__host_run(struct CUstream_st *s, const struct soft__work *w)
+cudaError_t soft__host_run(cudaStream_t s, struct soft__work *w)
 {
 	if (caller.process != getpid())
 		start();
@@ -59,10 +59,10 @@ cudaError_t soft__host_run(struct CUstream_st *s, const struct soft__work *w)
 		forget();
 	if (caller.work)
 		return cudaErrorNotReady;
-	caller.work = (struct soft__work *)(uintptr_t)w;
-	caller.work->refs++;
+	caller.work = w;
+	(void)fake_work_keep(&w->base);
 	caller.stream = s;
-	caller.device = s->device;
+	caller.device = s->queue.device;
 	caller.done = false;
 	soft__close_devices(); /* the function must not access device memory */
 	if (sem_post(&caller.wanted) != 0)
@@ -88,12 +88,15 @@ static cudaError_t launch_host_function(cudaStream_t handle, cudaHostFn_t fn, vo
 	struct host_call call = {fn, user};
 	struct soft_work work = {
 		.name = "host function", .run = run_host_function, .args = &call, .args_bytes = sizeof(call)};
+	struct soft__work *w;
 	cudaStream_t s;
 	cudaError_t e = soft__stream(handle, &s);
 
-	if (e != cudaSuccess)
-		return e;
-	return fn ? soft__post(s, soft__work_create(&work, SOFT__HOST)) : cudaErrorInvalidValue;
+	if (e != cudaSuccess || !fn)
+		return e ? e : cudaErrorInvalidValue;
+	w = soft__work_create(&work);
+	w->host = true;
+	return soft__post(s, w);
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t fn, void *user)

@@ -5,28 +5,22 @@
 #include "tests/soft_gpu/runtime/runtime_impl.h"
 
 struct pinned {
-	struct pinned *next;
-	char *at;
-	size_t bytes;
+	struct fake_block block;
 	bool registered; /* the caller's memory */
 };
-static struct pinned *all;
+static struct fake_block *all;
 
 static struct pinned *find(const void *p)
 {
-	for (struct pinned *b = all; b; b = b->next) {
-		if ((const char *)p >= b->at && (const char *)p < b->at + b->bytes)
-			return b;
-	}
-	return NULL;
+	return (struct pinned *)fake_block_find(all, p);
 }
 
 static void add(char *at, size_t bytes, bool registered)
 {
-	struct pinned *b = soft__alloc(sizeof(*b));
+	struct pinned *b = fake_alloc(sizeof(*b));
 
-	*b = (struct pinned){all, at, bytes, registered};
-	all = b;
+	*b = (struct pinned){{all, at, bytes}, registered};
+	all = &b->block;
 	soft__created(SOFT__PINNED);
 }
 
@@ -58,22 +52,23 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 /* Waits for posted work, which may use the memory. Works also after the device's error. */
 static cudaError_t remove_block(void *p, bool registered)
 {
-	struct pinned *b, **link;
+	struct fake_block **link;
+	struct pinned *b;
 	cudaError_t e = cudaSuccess;
 
 	if (!p && !registered)
 		return cudaSuccess;
 	b = find(p);
-	if (!b || b->at != p || b->registered != registered)
+	if (!b || b->block.at != p || b->registered != registered)
 		return registered ? cudaErrorHostMemoryNotRegistered : cudaErrorInvalidValue;
 	for (int i = 0; i < soft__gpu.n_devices; i++) {
 		cudaError_t one = soft__wait(i, NULL, NULL);
 
 		e = e ? e : one;
 	}
-	for (link = &all; *link != b; link = &(*link)->next)
+	for (link = &all; *link != &b->block; link = &(*link)->next)
 		;
-	*link = b->next;
+	*link = b->block.next;
 	if (!registered)
 		free(p);
 	free(b);
@@ -122,16 +117,14 @@ cudaError_t cudaHostGetDevicePointer(void **out, void *p, unsigned flags)
 
 bool soft__is_pinned(const void *p, size_t bytes)
 {
-	const struct pinned *b = find(p);
-
-	return b && bytes <= (size_t)(b->at + b->bytes - (const char *)p);
+	return fake_block_contains(fake_block_find(all, p), p, bytes);
 }
 
 void soft__check_range(const char *what, const void *p, size_t bytes)
 {
-	const struct soft__block *b = soft__find_block(p, NULL);
+	const struct fake_block *b = soft__find_block(p, NULL);
 
-	if (bytes == 0 || soft__is_pinned(p, bytes) || (b && bytes <= (size_t)(b->at + b->bytes - (const char *)p)))
+	if (bytes == 0 || soft__is_pinned(p, bytes) || fake_block_contains(b, p, bytes))
 		return;
 	if (b)
 		soft_gpu_fail("%s: [%p, +%zu) goes %zu bytes past the end of an allocation of %zu bytes", what, p,

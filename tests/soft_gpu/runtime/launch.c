@@ -32,7 +32,7 @@ static cudaError_t set_attribute(const void *function, enum cudaFuncAttribute at
 	if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > SHARED_OPTIN_BYTES)
 		return cudaErrorInvalidValue;
 	if (!l) {
-		l = soft__alloc(sizeof(*l));
+		l = fake_alloc(sizeof(*l));
 		*l = (struct limit){limits, function, 0};
 		limits = l;
 	}
@@ -50,7 +50,7 @@ static cudaError_t run_kernel(void *args)
 	struct soft__grid g = *(const struct soft__grid *)args;
 
 	g.args = (const char *)args + sizeof(g);
-	g.order = soft__gpu.order >= 0 ? soft__gpu.order : (int)soft__draw(3);
+	g.order = soft__gpu.order >= 0 ? soft__gpu.order : (int)fake_draw(&soft__gpu.machine, 3);
 	soft__run_grid(&g);
 	return cudaSuccess;
 }
@@ -96,7 +96,7 @@ static cudaError_t launch(const struct soft__grid *g, cudaStream_t handle, const
 
 	if (e != cudaSuccess)
 		return e;
-	if (s->device != soft__self.device)
+	if (s->queue.device != soft__self.device)
 		return cudaErrorInvalidResourceHandle;
 	if (!is_launchable(g))
 		return cudaErrorInvalidConfiguration;
@@ -104,11 +104,11 @@ static cudaError_t launch(const struct soft__grid *g, cudaStream_t handle, const
 		return cudaErrorInvalidValue;
 	n_blocks += (uint64_t)g->grid.x * g->grid.y * g->grid.z;
 	name_kernel(name, sizeof(name), &g->kernel);
-	all = soft__alloc(work.args_bytes);
+	all = fake_alloc(work.args_bytes);
 	memcpy(all, g, sizeof(*g));
 	memcpy(all + sizeof(*g), args, bytes);
 	work.args = all;
-	e = soft__post(s, soft__work_create(&work, SOFT__RUN));
+	e = soft__post(s, soft__work_create(&work));
 	free(all);
 	return e;
 }

@@ -9,7 +9,7 @@
 
 void soft__merge(uint64_t *clock, const uint64_t *from)
 {
-	for (int i = 0; i < SOFT__MAX_STREAMS; i++) {
+	for (int i = 0; i < FAKE_MAX_STREAMS; i++) {
 		if (from[i] > clock[i])
 			clock[i] = from[i];
 	}
@@ -24,7 +24,7 @@ bool soft__overlap(const struct soft_range *a, const struct soft_range *b)
 
 void soft__order_post(cudaStream_t s)
 {
-	s->clock[s->slot] = ++s->seq;
+	s->clock[s->queue.slot] = ++s->seq;
 	soft__merge(s->clock, soft__gpu.host_clock);
 }
 
@@ -34,14 +34,14 @@ static void prune(cudaStream_t s)
 	uint64_t known = UINT64_MAX;
 	int kept = 0;
 
-	for (int i = 0; i < soft__gpu.n_streams; i++) {
-		const struct CUstream_st *t = soft__gpu.streams[i];
+	for (int i = 0; i < soft__gpu.machine.n_streams; i++) {
+		const struct CUstream_st *t = soft__stream_in(i);
 
-		if (t != s && !t->dead && t->clock[s->slot] < known)
-			known = t->clock[s->slot];
+		if (t != s && !t->dead && t->clock[s->queue.slot] < known)
+			known = t->clock[s->queue.slot];
 	}
-	if (known == UINT64_MAX || known < soft__gpu.host_clock[s->slot])
-		known = soft__gpu.host_clock[s->slot];
+	if (known == UINT64_MAX || known < soft__gpu.host_clock[s->queue.slot])
+		known = soft__gpu.host_clock[s->queue.slot];
 	for (int i = 0; i < s->n_accesses; i++) {
 		if (s->accesses[i].seq > known)
 			s->accesses[kept++] = s->accesses[i];
@@ -53,18 +53,18 @@ static void prune(cudaStream_t s)
 
 static void check(const struct CUstream_st *s, const char *name, const struct soft_range *r)
 {
-	for (int i = 0; i < soft__gpu.n_streams; i++) {
-		const struct CUstream_st *t = soft__gpu.streams[i];
+	for (int i = 0; i < soft__gpu.machine.n_streams; i++) {
+		const struct CUstream_st *t = soft__stream_in(i);
 
 		if (t == s)
 			continue;
-		for (int k = t->n_accesses - 1; k >= 0 && t->accesses[k].seq > s->clock[t->slot]; k--) {
+		for (int k = t->n_accesses - 1; k >= 0 && t->accesses[k].seq > s->clock[t->queue.slot]; k--) {
 			const struct soft__access *a = &t->accesses[k];
 
 			if (soft__overlap(r, &a->range))
 				soft_gpu_fail(
 					"%s (stream %d) %s memory that %s (stream %d) %s, and nothing orders them",
-					name, s->slot, r->written ? "writes" : "reads", a->name, t->slot,
+					name, s->queue.slot, r->written ? "writes" : "reads", a->name, t->queue.slot,
 					a->range.written ? "writes" : "reads");
 		}
 	}
@@ -75,11 +75,11 @@ void soft__order_ranges(cudaStream_t s, const char *name, const struct soft_rang
 	if (s->n_accesses >= 64 && s->n_accesses + n > s->accesses_capacity)
 		prune(s);
 	for (int i = 0; i < n; i++) {
-		char *copy = soft__alloc(strlen(name) + 1);
+		char *copy = fake_alloc(strlen(name) + 1);
 
 		check(s, name, &ranges[i]);
 		memcpy(copy, name, strlen(name));
-		s->accesses = soft__grow(s->accesses, s->n_accesses, &s->accesses_capacity, sizeof(*s->accesses));
+		s->accesses = fake_grow(s->accesses, s->n_accesses, &s->accesses_capacity, sizeof(*s->accesses));
 		s->accesses[s->n_accesses++] = (struct soft__access){s->seq, ranges[i], copy};
 	}
 }
@@ -87,8 +87,8 @@ void soft__order_ranges(cudaStream_t s, const char *name, const struct soft_rang
 void soft__order_host(const uint64_t *clock)
 {
 	soft__merge(soft__gpu.host_clock, clock);
-	for (int i = 0; i < soft__gpu.n_streams; i++) {
-		cudaStream_t s = soft__gpu.streams[i];
+	for (int i = 0; i < soft__gpu.machine.n_streams; i++) {
+		cudaStream_t s = soft__stream_in(i);
 
 		if (s->n_accesses && s->accesses[0].seq <= soft__gpu.host_clock[i])
 			prune(s);

@@ -3,20 +3,10 @@
 #ifndef CT_TESTS_SOFT_GPU_RUNTIME_IMPL_H
 #define CT_TESTS_SOFT_GPU_RUNTIME_IMPL_H
 
+#include "tests/fake_device/fake_device.h"
 #include "tests/soft_gpu/soft_gpu.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SOFT__ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SOFT__ASAN 1
-#endif
-#endif
-#ifndef SOFT__ASAN
-#define SOFT__ASAN 0
-#endif
-
-enum { SOFT__MAX_DEVICES = 8, SOFT__MAX_STREAMS = 128, SOFT__GUARD = 256 };
+enum { SOFT__MAX_DEVICES = 8 };
 
 /* ---- call.c: the beginning and the end of a call ---------------------------------------------------- */
 
@@ -55,25 +45,10 @@ enum soft__object { SOFT__MEMORY, SOFT__PINNED, SOFT__STREAM, SOFT__EVENT, SOFT_
 void soft__created(enum soft__object o);
 void soft__destroyed(enum soft__object o);
 
-/* Returns a uniformly distributed random number in [0, n). */
-unsigned soft__draw(unsigned n);
-void *soft__alloc(size_t bytes); /* zeroed; ends the process if there is no memory */
-void *soft__grow(void *p, int n, int *capacity, size_t element_bytes); /* makes room for element n */
-
 /* ---- device.c --------------------------------------------------------------------------------------- */
 
-struct soft__block { /* an allocation; the list is sorted by address */
-	struct soft__block *next;
-	char *at;
-	size_t bytes;
-};
-
 struct soft__device {
-	char *base;                 /* reserved address range; NULL: not used yet */
-	size_t total, used, extent; /* extent: end of the highest pages used so far */
-	struct soft__block *blocks;
-	char *next_fit;
-	bool open;
+	struct fake_memory memory;
 	bool context;       /* this process has one on the device */
 	cudaError_t failed; /* the sticky error of the device */
 	cudaStream_t legacy;
@@ -86,9 +61,8 @@ struct soft__gpu {
 	bool blocking;         /* CUDA_LAUNCH_BLOCKING */
 	int physical[SOFT__MAX_DEVICES];
 	struct soft__device devices[SOFT__MAX_DEVICES];
-	cudaStream_t streams[SOFT__MAX_STREAMS];
-	int n_streams;
-	uint64_t host_clock[SOFT__MAX_STREAMS]; /* order.c */
+	struct fake_machine machine;
+	uint64_t host_clock[FAKE_MAX_STREAMS]; /* order.c */
 };
 extern struct soft__gpu soft__gpu;
 void soft__read_environment(void);
@@ -98,10 +72,9 @@ void soft__use_device(void);
 
 /* ---- memory.c, host_memory.c ------------------------------------------------------------------------ */
 
-void soft__open_device(struct soft__device *d);
 void soft__close_devices(void);
 /* Returns the allocation that contains p, or NULL if there is none. */
-struct soft__block *soft__find_block(const void *p, struct soft__device **device);
+struct fake_block *soft__find_block(const void *p, struct soft__device **device);
 void soft__check_guards(const char *after);
 /* Returns whether [p, p + bytes) is in pinned memory. */
 bool soft__is_pinned(const void *p, size_t bytes);
@@ -110,52 +83,20 @@ void soft__check_range(const char *what, const void *p, size_t bytes);
 
 /* ---- work.c: what waits in a stream or is a node of a graph ----------------------------------------- */
 
-enum soft__kind { SOFT__RUN, SOFT__HOST, SOFT__EVENT_RECORD, SOFT__EVENT_WAIT };
-
-struct soft__work { /* immutable; shared by graphs and their launches */
-	int refs;
-	enum soft__kind kind;
+struct soft__work {
+	struct fake_work base;
+	bool host; /* a function of cudaLaunchHostFunc */
 	char *name;
 	cudaError_t (*run)(void *args);
 	void (*release)(void *args);
 	void *args;
 	struct soft_range *ranges;
 	int n_ranges;
-	cudaEvent_t event; /* for SOFT__EVENT_RECORD and SOFT__EVENT_WAIT, which are graph nodes */
 	cudaError_t fault; /* the error that SOFT_GPU_FAULT requests */
 };
-struct soft__work *soft__work_create(const struct soft_work *from, enum soft__kind kind);
-void soft__work_drop(struct soft__work *w);
-
-/* One recording of an event. It is shared by the event, the operation that records it and the operations that wait for
- * it. */
-struct soft__moment {
-	int refs;
-	bool reached;
-	int64_t ns;
-	uint64_t clock[SOFT__MAX_STREAMS];
-};
-struct soft__moment *soft__moment_create(const uint64_t *clock);
-struct soft__moment *soft__moment_keep(struct soft__moment *m);
-void soft__moment_drop(struct soft__moment *m);
-void soft__moment_reach(struct soft__moment *m);
-
-enum soft__op_kind { SOFT__OP_WORK, SOFT__OP_RECORD, SOFT__OP_WAIT, SOFT__OP_GRAPH };
-struct soft__op {
-	struct soft__op *next;
-	enum soft__op_kind kind;
-	union {
-		struct soft__work *work;
-		struct soft__moment *moment;
-		struct soft__launch *launch;
-	};
-};
+struct soft__work *soft__work_create(const struct soft_work *from);
 /* Adds work to the end of the stream, or to its capture. Takes ownership of the caller's reference. */
 cudaError_t soft__post(cudaStream_t s, struct soft__work *w);
-/* Adds an operation to the end of the stream, even if the stream is capturing. */
-void soft__push(cudaStream_t s, struct soft__op op);
-/* Removes the first operation from the stream. */
-void soft__pop(cudaStream_t s);
 
 /* ---- order.c: which work is ordered ----------------------------------------------------------------- */
 
@@ -178,35 +119,25 @@ bool soft__overlap(const struct soft_range *a, const struct soft_range *b);
 /* ---- stream.c, event.c, schedule.c ------------------------------------------------------------------ */
 
 struct CUstream_st {
+	struct fake_stream queue;
 	unsigned magic;
-	int slot, device, priority;
+	int priority;
 	unsigned flags;
-	bool dead;    /* destroyed, but not yet empty */
-	bool held;    /* during the current wait, the stream gets a turn only if no other stream can proceed */
-	bool stalled; /* its work has not been ready since any stream last made progress */
-	bool busy;    /* its first operation is being executed */
-	struct soft__op *first, **end;
+	bool dead; /* destroyed, but not yet empty */
 	uint64_t seq;
-	uint64_t clock[SOFT__MAX_STREAMS];
+	uint64_t clock[FAKE_MAX_STREAMS];
 	struct soft__access *accesses;
 	int n_accesses, accesses_capacity;
-	/* capture.c */
-	struct soft__capture *capture;
-	int *deps; /* nodes on which the next captured node depends */
-	int n_deps, deps_capacity;
 };
 
 struct CUevent_st {
 	unsigned magic, flags;
 	int device;
-	struct soft__moment *moment; /* NULL: never recorded */
-	/* If the last recording was part of a capture: the id of the capture, and the nodes that the event
-	 * represents. */
-	unsigned capture_id;
-	int *nodes;
-	int n_nodes;
+	struct fake_event last; /* its last recording */
 };
 
+/* The stream in this slot of soft__gpu.machine. */
+cudaStream_t soft__stream_in(int slot);
 /* Returns cudaErrorInvalidResourceHandle if the handle is not a stream. NULL means the legacy stream of the current
  * device. */
 cudaError_t soft__stream(cudaStream_t handle, cudaStream_t *out);
@@ -218,29 +149,16 @@ cudaError_t soft__event_record(cudaEvent_t e, cudaStream_t s);
 
 /* Runs work until the moment m is reached or, if m is NULL, the stream s is empty or, if both are NULL, all streams of
  * the device are empty. Returns the device's error. */
-cudaError_t soft__wait(int device, cudaStream_t s, struct soft__moment *m);
+cudaError_t soft__wait(int device, cudaStream_t s, struct fake_moment *m);
 /* Runs a random amount of work. Called when the host queries instead of waiting. */
 cudaError_t soft__progress(int device);
 
 /* ---- capture.c, graph.c ----------------------------------------------------------------------------- */
 
-struct soft__node {
-	struct soft__work *work;
-	int *deps, *followers;
-	int n_deps, n_followers;
-};
-struct soft__body { /* nodes in the order of their capture; immutable after the capture has ended */
-	int refs;
-	struct soft__node *nodes;
-	int n_nodes, capacity;
-};
 struct soft__capture {
-	struct soft__capture *next;
-	unsigned id;
+	struct fake_capture base;
 	enum cudaStreamCaptureMode mode;
 	struct soft__self *thread;
-	cudaStream_t origin;
-	struct soft__body *body;
 	bool invalid;
 };
 /* Adds the work as a node to the capture of s, which must be capturing. Fails if the capture is invalid. */
@@ -251,22 +169,10 @@ cudaError_t soft__capture_wait(cudaStream_t s, cudaEvent_t e);
 cudaError_t soft__capture_unsafe(void);
 /* Returns the error that posting to the legacy stream causes during a capture. */
 cudaError_t soft__capture_implicit(int device);
-bool soft__capture_is_active(unsigned id);
-
-struct soft__body *soft__body_keep(struct soft__body *b);
-void soft__body_drop(struct soft__body *b);
-/* Computes the followers of each node and their numbers. */
-void soft__body_finish(struct soft__body *b);
-enum soft__step { SOFT__DONE, SOFT__MORE, SOFT__STALLED };
-/* Runs one node of a launched graph. */
-enum soft__step soft__launch_step(struct soft__launch *l, struct CUstream_st *s, cudaError_t *error);
-void soft__launch_drop(struct soft__launch *l);
-/* schedule.c: runs work when its stream has its turn. */
-cudaError_t soft__run_work(struct CUstream_st *s, const struct soft__work *w);
 
 /* host_function.c: lets the thread of host functions call w, the first work of s. Returns cudaErrorNotReady until it
  * has been called. */
-cudaError_t soft__host_run(struct CUstream_st *s, const struct soft__work *w);
+cudaError_t soft__host_run(cudaStream_t s, struct soft__work *w);
 
 /* ---- exec/ ------------------------------------------------------------------------------------------ */
 

@@ -6,29 +6,30 @@
 
 enum { STREAM_MAGIC = 0x57AEA31 };
 
+cudaStream_t soft__stream_in(int slot)
+{
+	return (cudaStream_t)soft__gpu.machine.streams[slot];
+}
+
 cudaStream_t soft__stream_create(int device, unsigned flags, int priority)
 {
 	cudaStream_t s = NULL;
 
-	for (int i = 0; i < soft__gpu.n_streams && !s; i++) {
-		if (soft__gpu.streams[i]->dead && !soft__gpu.streams[i]->first)
-			s = soft__gpu.streams[i];
+	for (int i = 0; i < soft__gpu.machine.n_streams && !s; i++) {
+		if (soft__stream_in(i)->dead && !soft__stream_in(i)->queue.first)
+			s = soft__stream_in(i);
 	}
 	if (!s) {
-		if (soft__gpu.n_streams == SOFT__MAX_STREAMS)
-			soft_gpu_fail("more than %d streams", SOFT__MAX_STREAMS);
-		s = soft__alloc(sizeof(*s));
-		s->slot = soft__gpu.n_streams++;
-		soft__gpu.streams[s->slot] = s;
-		s->end = &s->first;
+		s = fake_alloc(sizeof(*s));
+		fake_stream_add(&soft__gpu.machine, &s->queue, device);
 	}
 	s->magic = STREAM_MAGIC;
 	s->dead = false;
-	s->device = device;
+	s->queue.device = device;
 	s->flags = flags;
 	s->priority = priority;
 	memcpy(s->clock, soft__gpu.host_clock, sizeof(s->clock));
-	s->clock[s->slot] = s->seq;
+	s->clock[s->queue.slot] = s->seq;
 	return s;
 }
 
@@ -44,25 +45,25 @@ cudaError_t soft__stream(cudaStream_t handle, cudaStream_t *out)
 		return cudaErrorInvalidResourceHandle;
 	}
 	*out = handle;
-	return soft__gpu.devices[handle->device].failed;
+	return soft__gpu.devices[handle->queue.device].failed;
 }
 
 /* s goes on when t has done what is posted to it now. */
 static void wait_for_stream(cudaStream_t s, cudaStream_t t)
 {
-	struct soft__moment *m;
+	struct fake_event e = {0};
 
-	if (t->first) {
-		m = soft__moment_create(t->clock);
-		soft__push(t, (struct soft__op){.kind = SOFT__OP_RECORD, .moment = m});
-		soft__push(s, (struct soft__op){.kind = SOFT__OP_WAIT, .moment = soft__moment_keep(m)});
+	if (t->queue.first) {
+		fake_post_record(&t->queue, &e);
+		fake_post_wait(&s->queue, e.moment);
+		fake_event_release(&e);
 	}
 	soft__merge(s->clock, t->clock);
 }
 
 cudaError_t soft__legacy_order(cudaStream_t s)
 {
-	cudaStream_t legacy = soft__gpu.devices[s->device].legacy;
+	cudaStream_t legacy = soft__gpu.devices[s->queue.device].legacy;
 	cudaError_t e;
 
 	if (!legacy || s->flags & cudaStreamNonBlocking)
@@ -71,11 +72,11 @@ cudaError_t soft__legacy_order(cudaStream_t s)
 		wait_for_stream(s, legacy);
 		return cudaSuccess;
 	}
-	e = soft__capture_implicit(s->device);
-	for (int i = 0; e == cudaSuccess && i < soft__gpu.n_streams; i++) {
-		cudaStream_t t = soft__gpu.streams[i];
+	e = soft__capture_implicit(s->queue.device);
+	for (int i = 0; e == cudaSuccess && i < soft__gpu.machine.n_streams; i++) {
+		cudaStream_t t = soft__stream_in(i);
 
-		if (t != s && t->device == s->device && !(t->flags & cudaStreamNonBlocking))
+		if (t != s && t->queue.device == s->queue.device && !(t->flags & cudaStreamNonBlocking))
 			wait_for_stream(s, t);
 	}
 	return e;
@@ -110,12 +111,12 @@ static cudaError_t destroy(cudaStream_t s)
 {
 	if (!s || s == cudaStreamLegacy || s == cudaStreamPerThread || s->magic != STREAM_MAGIC)
 		return cudaErrorInvalidResourceHandle;
-	if (s->capture)
+	if (s->queue.capture)
 		return cudaErrorStreamCaptureUnsupported;
 	s->magic = 0;
 	s->dead = true;
 	soft__destroyed(SOFT__STREAM);
-	return soft__gpu.devices[s->device].failed;
+	return soft__gpu.devices[s->queue.device].failed;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
@@ -128,7 +129,7 @@ static cudaError_t synchronize(cudaStream_t handle)
 	cudaStream_t s;
 	cudaError_t e = soft__stream(handle, &s);
 
-	return e == cudaSuccess ? soft__wait(s->device, s, NULL) : e;
+	return e == cudaSuccess ? soft__wait(s->queue.device, s, NULL) : e;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
@@ -147,8 +148,8 @@ static cudaError_t query(cudaStream_t handle)
 	cudaError_t e = soft__stream(handle, &s);
 
 	if (e == cudaSuccess)
-		e = soft__progress(s->device);
-	if (e != cudaSuccess || s->first)
+		e = soft__progress(s->queue.device);
+	if (e != cudaSuccess || s->queue.first)
 		return e ? e : cudaErrorNotReady;
 	soft__order_host(s->clock);
 	return cudaSuccess;
@@ -181,7 +182,7 @@ static int flags_of(const struct CUstream_st *s)
 
 static int device_of(const struct CUstream_st *s)
 {
-	return s->device;
+	return s->queue.device;
 }
 
 cudaError_t cudaStreamGetPriority(cudaStream_t s, int *priority)
