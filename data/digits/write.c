@@ -1,10 +1,10 @@
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/thread.h"
+#include "base/work_queue.h"
 #include "data/digits/digits.h"
 #include "data/files/inflate.h"
 
@@ -13,7 +13,6 @@
 #define LABEL_HEADER 8
 #define CHUNK 256
 #define MAX_SAMPLES 10000000u
-#define MAX_THREADS 256
 #define COMMENT "drawn by ctrain data digits"
 #define TEST_FIRST 0x80000000u /* sample numbers of the test set, distinct from those of any training set */
 
@@ -21,7 +20,6 @@ struct split {
 	uint64_t seed;
 	uint32_t n, first;
 	uint8_t *images, *labels; /* IDX files */
-	_Atomic uint32_t next;    /* first sample that no thread has taken */
 };
 
 static void store_be32(uint8_t *p, uint32_t v)
@@ -32,12 +30,14 @@ static void store_be32(uint8_t *p, uint32_t v)
 	p[3] = (uint8_t)v;
 }
 
-static void *draw_some(void *arg)
+static enum ct_status draw_some(ct_work_queue *q, void *arg)
 {
 	struct split *s = arg;
-	uint32_t i;
+	size_t chunk;
 
-	while ((i = atomic_fetch_add(&s->next, CHUNK)) < s->n) {
+	while (ct_work_next(q, &chunk)) {
+		uint32_t i = (uint32_t)chunk * CHUNK;
+
 		for (uint32_t end = s->n - i < CHUNK ? s->n : i + CHUNK; i < end; i++) {
 			struct ct_rng r;
 			uint32_t digit;
@@ -49,20 +49,7 @@ static void *draw_some(void *arg)
 				       s->images + IMAGE_HEADER + (size_t)i * PIXELS);
 		}
 	}
-	return NULL;
-}
-
-/* Runs on this thread and on n_threads - 1 others, or on fewer if the system cannot start that many. */
-static void draw_all(struct split *s, int n_threads)
-{
-	struct ct_thread threads[MAX_THREADS] = {0};
-	int started = 0;
-
-	while (started < n_threads - 1 && ct_thread_start(&threads[started], "ctrain-digits", draw_some, s) == CT_OK)
-		started++;
-	draw_some(s);
-	for (int i = 0; i < started; i++)
-		ct_thread_join(&threads[i]);
+	return CT_OK;
 }
 
 static enum ct_status refuse(const struct ct_digits_opts *opts, const char *path, bool written)
@@ -141,7 +128,7 @@ static enum ct_status write_split(const struct ct_digits_opts *opts, const char 
 	store_be32(s.images + 12, 28);
 	store_be32(s.labels, 0x801);
 	store_be32(s.labels + 4, n);
-	draw_all(&s, n_threads);
+	CT_TRY_GOTO(ct_work_run((n + CHUNK - 1) / CHUNK, n_threads, "ctrain-digits", draw_some, &s), st, done_labels);
 	CT_TRY_GOTO(write_one(opts->dir, name, "images-idx3", s.images, image_bytes), st, done_labels);
 	CT_TRY_GOTO(write_one(opts->dir, name, "labels-idx1", s.labels, label_bytes), st, done_labels);
 done_labels:
@@ -158,8 +145,6 @@ enum ct_status ct_digits_write(const struct ct_digits_opts *opts)
 	if (opts->n_train == 0 || opts->n_test == 0 || opts->n_train > MAX_SAMPLES || opts->n_test > MAX_SAMPLES)
 		return CT_FAIL(CT_USAGE, "cannot draw %u + %u digits: both numbers must be in 1..%u", opts->n_train,
 			       opts->n_test, MAX_SAMPLES);
-	if (n_threads > MAX_THREADS)
-		n_threads = MAX_THREADS;
 	CT_TRY(check_targets(opts));
 	CT_TRY(ct_dir_make(opts->dir));
 	CT_TRY(write_split(opts, "train", opts->n_train, 0, n_threads));

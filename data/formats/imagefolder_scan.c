@@ -2,13 +2,12 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/thread.h"
+#include "base/work_queue.h"
 #include "data/files/label.h"
 
 #define MAX_DEPTH 32
@@ -174,51 +173,26 @@ enum ct_status ct_image_dir_scan(const char *root, const char *sub, bool deep, s
 /* Threads take class directories one by one. */
 struct scanning {
 	const char *root;
-	char *const *directories; /* [n] */
-	size_t n;
+	char *const *directories;          /* [n] */
 	struct ct_image_dir_images *found; /* [n] */
-	atomic_size_t next;
-	pthread_mutex_t lock;
-	struct ct_error error;
-	atomic_bool failed;
 };
 
-static void *scan_some(void *arg)
+static enum ct_status scan_some(ct_work_queue *q, void *arg)
 {
-	struct scanning *x = arg;
+	const struct scanning *x = arg;
 	size_t i;
 
-	while (!atomic_load(&x->failed) && (i = atomic_fetch_add(&x->next, 1)) < x->n) {
-		if (ct_image_dir_scan(x->root, x->directories[i], true, &x->found[i]) == CT_OK)
-			continue;
-		pthread_mutex_lock(&x->lock);
-		if (!atomic_exchange(&x->failed, true))
-			ct_error_save(&x->error);
-		pthread_mutex_unlock(&x->lock);
-		ct_error_clear();
-	}
-	return NULL;
+	while (ct_work_next(q, &i))
+		CT_TRY(ct_image_dir_scan(x->root, x->directories[i], true, &x->found[i]));
+	return CT_OK;
 }
 
 enum ct_status ct_image_dir_scan_all(const char *root, char *const *directories, size_t n, int n_threads,
 				     struct ct_image_dir_images *found)
 {
-	struct scanning x = {.root = root, .directories = directories, .n = n, .found = found};
-	struct ct_thread threads[MAX_THREADS] = {0};
-	int k = n_threads < 1 ? 1 : n_threads > MAX_THREADS ? MAX_THREADS : n_threads;
+	struct scanning x = {.root = root, .directories = directories, .found = found};
 
-	pthread_mutex_init(&x.lock, NULL);
-	for (int i = 1; i < k && (size_t)i < n; i++) {
-		if (ct_thread_start(&threads[i], "ct-scan", scan_some, &x) < 0) {
-			ct_error_clear();
-			break;
-		}
-	}
-	scan_some(&x);
-	for (int i = 1; i < k; i++)
-		ct_thread_join(&threads[i]);
-	pthread_mutex_destroy(&x.lock);
-	return x.failed ? ct_error_restore(&x.error) : CT_OK;
+	return ct_work_run(n, n_threads < MAX_THREADS ? n_threads : MAX_THREADS, "ct-scan", scan_some, &x);
 }
 
 static enum ct_status read_folders(DIR *dir, const char *root, char ***names, size_t *n)

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,9 +14,9 @@
 #include "base/hash/sha256.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "base/work_queue.h"
 #include "data/pack/pack_impl.h"
 
-#define MAX_THREADS 256
 #define MANIFEST_MAX ((size_t)1 << 20)
 
 struct job {
@@ -29,11 +28,8 @@ struct job {
 	char *dir, *manifest;
 	int lock; /* the manifest, locked */
 	bool *kept;
-	_Atomic uint32_t next;
-	_Atomic bool failed;
-	pthread_mutex_t mutex; /* protects the next two fields */
+	pthread_mutex_t mutex; /* protects `done` */
 	uint64_t done;
-	struct ct_error error;
 };
 
 static enum ct_status check_opts(const struct ct_pack_opts *o)
@@ -207,14 +203,15 @@ static void count_one(void *user)
 	pthread_mutex_unlock(&j->mutex);
 }
 
-static enum ct_status pack_some(struct job *j)
+static enum ct_status pack_some(ct_work_queue *q, void *arg)
 {
+	struct job *j = arg;
 	pack_worker *w = NULL;
 	enum ct_status st = ct__pack_worker_create(j->opts, &w);
-	uint32_t i;
+	size_t i;
 
-	while (st == CT_OK && !atomic_load(&j->failed) && (i = atomic_fetch_add(&j->next, 1)) < j->n_shards) {
-		char *path = j->kept[i] ? NULL : ct__pack_pattern_name(&j->pattern, i);
+	while (st == CT_OK && ct_work_next(q, &i)) {
+		char *path = j->kept[i] ? NULL : ct__pack_pattern_name(&j->pattern, (uint32_t)i);
 
 		if (j->kept[i])
 			continue;
@@ -225,32 +222,10 @@ static enum ct_status pack_some(struct job *j)
 	return st;
 }
 
-static void *pack_main(void *arg)
-{
-	struct job *j = arg;
-
-	if (pack_some(j) < 0) {
-		pthread_mutex_lock(&j->mutex);
-		if (!atomic_exchange(&j->failed, true))
-			ct_error_save(&j->error);
-		pthread_mutex_unlock(&j->mutex);
-	}
-	return NULL;
-}
-
-/* Runs on this thread and on others, or on fewer if the system cannot start that many. */
 static enum ct_status pack_all(struct job *j)
 {
-	struct ct_thread threads[MAX_THREADS] = {0};
-	int n = j->opts->threads > 0 ? j->opts->threads : ct_cpu_count(), started = 0;
-
-	while (started < n - 1 && started < MAX_THREADS &&
-	       ct_thread_start(&threads[started], "ctrain-pack", pack_main, j) == CT_OK)
-		started++;
-	pack_main(j);
-	for (int i = 0; i < started; i++)
-		ct_thread_join(&threads[i]);
-	return atomic_load(&j->failed) ? ct_error_restore(&j->error) : CT_OK;
+	return ct_work_run(j->n_shards, j->opts->threads > 0 ? j->opts->threads : ct_cpu_count(), "ctrain-pack",
+			   pack_some, j);
 }
 
 static enum ct_status report(const struct job *j, struct ct_pack_report *out)

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/work_queue.h"
 #include "data/dataset_impl.h"
 #include "data/files/class_list.h"
 #include "data/files/file_pool.h"
@@ -39,12 +40,10 @@ struct indexing {
 	const char *index_dir;
 	char **damage; /* [n_shards] errors of the shards. NULL: the first error ends indexing */
 	size_t start;
-	atomic_size_t next;
 	atomic_size_t n_from[3]; /* by enum ct_shard_source */
 	pthread_mutex_t lock;
 	size_t failed; /* index of the first shard that could not be indexed; n_shards: none */
 	struct ct_error error;
-	atomic_bool stop;
 };
 
 /* Handles the thread's error for shard i. Returns false if the error has been recorded and indexing continues. */
@@ -58,12 +57,12 @@ static bool ends_indexing(struct indexing *x, size_t i)
 	return x->damage[i] == NULL;
 }
 
-static void *index_some(void *arg)
+static enum ct_status index_some(ct_work_queue *q, void *arg)
 {
 	struct indexing *x = arg;
 	size_t n = x->set->n_shards, at;
 
-	while (!atomic_load(&x->stop) && (at = atomic_fetch_add(&x->next, 1)) < n) {
+	while (ct_work_next(q, &at)) {
 		size_t i = (at + x->start) % n;
 		enum ct_shard_source source;
 
@@ -83,32 +82,21 @@ static void *index_some(void *arg)
 			ct_error_save(&x->error);
 		}
 		pthread_mutex_unlock(&x->lock);
-		ct_error_clear();
-		atomic_store(&x->stop, true);
+		return ct_error_status();
 	}
-	return NULL;
+	return CT_OK;
 }
 
 static enum ct_status index_on_threads(struct indexing *x, int n_threads)
 {
-	struct ct_thread threads[MAX_THREADS] = {0};
-	int n = n_threads < 1 ? 1 : n_threads > MAX_THREADS ? MAX_THREADS : n_threads;
+	enum ct_status st;
 
-	if ((size_t)n > x->set->n_shards)
-		n = (int)x->set->n_shards;
 	pthread_mutex_init(&x->lock, NULL);
-	/* If not all threads can be started, the others do their work. */
-	for (int i = 1; i < n; i++) {
-		if (ct_thread_start(&threads[i], "ct-index", index_some, x) < 0) {
-			ct_error_clear();
-			break;
-		}
-	}
-	index_some(x);
-	for (int i = 1; i < n; i++)
-		ct_thread_join(&threads[i]);
+	st = ct_work_run(x->set->n_shards, n_threads < MAX_THREADS ? n_threads : MAX_THREADS, "ct-index", index_some,
+			 x);
 	pthread_mutex_destroy(&x->lock);
-	return x->failed < x->set->n_shards ? ct_error_restore(&x->error) : CT_OK;
+	/* The error that is reported does not depend on which thread was first. */
+	return x->failed < x->set->n_shards ? ct_error_restore(&x->error) : st;
 }
 
 static enum ct_status index_all(struct shard_set *s, const struct ct_dataset_spec *spec)

@@ -1,18 +1,17 @@
 #include "trainer/tools/dataset/data_check.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/thread.h"
+#include "base/work_queue.h"
 
 #define IMAGENET_CLASSES 1000 /* of ILSVRC 2012 */
 #define IMAGENET_TRAIN 1281167
 #define IMAGENET_VAL 50000
-#define MAX_THREADS 256
 #define TEXT 1024
 
 static const char *const names[CT_FINDING_KINDS] = {"damaged", "bad", "left-out", "warning"};
@@ -20,13 +19,10 @@ static const char *const names[CT_FINDING_KINDS] = {"damaged", "bad", "left-out"
 struct check {
 	const struct ct_data_check *opts;
 	uint32_t n;
-	_Atomic uint32_t next;
-	_Atomic bool failed;
 	pthread_mutex_t mutex; /* protects the members below */
 	struct ct_data_findings *out;
 	uint64_t done;
 	size_t n_bad;
-	struct ct_error error;
 };
 
 const char *ct_data_finding_name(enum ct_finding_kind kind)
@@ -136,39 +132,27 @@ static void count_one(struct check *c)
 	pthread_mutex_unlock(&c->mutex);
 }
 
-static enum ct_status check_some(struct check *c)
+static enum ct_status check_some(ct_work_queue *q, void *arg)
 {
+	struct check *c = arg;
 	bool encoded = ct_dataset_info(c->opts->data)->kind == CT_SAMPLE_ENCODED;
 	/* Any size is sufficient, because nothing is resized. */
 	struct ct_transform how = {.image = c->opts->image};
 	ct_transformer *t = NULL;
 	enum ct_status st;
-	uint32_t i;
+	size_t i;
 
 	if (encoded) {
 		how.crop = CT_CROP_CENTER;
 		how.h = how.w = how.resize = 1;
 	}
 	st = ct_transformer_create(&how, c->opts->data, &t);
-	while (st == CT_OK && !atomic_load(&c->failed) && (i = atomic_fetch_add(&c->next, 1)) < c->n) {
-		st = check_one(c, t, i);
+	while (st == CT_OK && ct_work_next(q, &i)) {
+		st = check_one(c, t, (uint32_t)i);
 		count_one(c);
 	}
 	ct_transformer_destroy(t);
 	return st;
-}
-
-static void *check_main(void *arg)
-{
-	struct check *c = arg;
-
-	if (check_some(c) < 0) {
-		pthread_mutex_lock(&c->mutex);
-		if (!atomic_exchange(&c->failed, true))
-			ct_error_save(&c->error);
-		pthread_mutex_unlock(&c->mutex);
-	}
-	return NULL;
 }
 
 /* Splits a message such as "train-000003.tar: key \"b\" at byte 1024: label: ...". The reason starts at the first tag.
@@ -234,19 +218,10 @@ enum ct_status ct_data_check(const struct ct_data_check *opts, struct ct_data_fi
 {
 	const struct ct_dataset_info *info = ct_dataset_info(opts->data);
 	struct check c = {.opts = opts, .n = info->n, .out = out, .mutex = PTHREAD_MUTEX_INITIALIZER};
-	struct ct_thread threads[MAX_THREADS] = {0};
-	int n = opts->threads > 0 ? opts->threads : ct_cpu_count(), started = 0;
 	size_t before = out->n;
-	enum ct_status st = CT_OK;
+	enum ct_status st = ct_work_run(info->n, opts->threads > 0 ? opts->threads : ct_cpu_count(), "ctrain-check",
+					check_some, &c);
 
-	while (started < n - 1 && started < MAX_THREADS &&
-	       ct_thread_start(&threads[started], "ctrain-check", check_main, &c) == CT_OK)
-		started++;
-	check_main(&c);
-	for (int i = 0; i < started; i++)
-		ct_thread_join(&threads[i]);
-	if (atomic_load(&c.failed))
-		st = ct_error_restore(&c.error);
 	/* The threads add findings in arbitrary order. */
 	if (st == CT_OK && out->n > before)
 		qsort(out->v + before, out->n - before, sizeof(*out->v), by_sample);

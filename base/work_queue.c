@@ -1,0 +1,58 @@
+#include "base/work_queue.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+
+struct ct_work_queue {
+	size_t n;
+	atomic_size_t next;
+	ct_work_fn fn;
+	void *arg;
+	atomic_bool failed;
+	pthread_mutex_t lock;
+	struct ct_error error; /* of the thread that failed first */
+};
+
+bool ct_work_next(ct_work_queue *q, size_t *i)
+{
+	if (atomic_load(&q->failed))
+		return false;
+	*i = atomic_fetch_add(&q->next, 1);
+	return *i < q->n;
+}
+
+static void *work(void *arg)
+{
+	ct_work_queue *q = arg;
+
+	if (q->fn(q, q->arg) < 0) {
+		pthread_mutex_lock(&q->lock);
+		if (!atomic_exchange(&q->failed, true))
+			ct_error_save(&q->error);
+		pthread_mutex_unlock(&q->lock);
+		ct_error_clear();
+	}
+	return NULL;
+}
+
+enum ct_status ct_work_run(size_t n_jobs, int n_threads, const char *name, ct_work_fn fn, void *arg)
+{
+	ct_work_queue q = {.n = n_jobs, .fn = fn, .arg = arg, .lock = PTHREAD_MUTEX_INITIALIZER};
+	struct ct_thread threads[CT_WORK_THREADS - 1] = {0};
+	int started = 0;
+
+	while (started < n_threads - 1 && started < (int)CT_ARRAY_LEN(threads) && (size_t)started + 1 < n_jobs) {
+		if (ct_thread_start(&threads[started], name, work, &q) < 0) {
+			ct_error_clear();
+			break;
+		}
+		started++;
+	}
+	work(&q);
+	for (int i = 0; i < started; i++)
+		ct_thread_join(&threads[i]);
+	return atomic_load(&q.failed) ? ct_error_restore(&q.error) : CT_OK;
+}
