@@ -149,7 +149,4 @@ enum ct_status ct_store_report(ct_store *s, const struct ct_failure *f) CT_MUST_
 enum ct_status ct_store_watch(ct_store *s, int64_t deadline_ns, struct ct_failure *out) CT_MUST_CHECK;
 void ct_store_cancel_watch(ct_store *s);
 
-/* Runs only the server's frame parser and requests on `data`, for the fuzzer. Never blocks. */
-enum ct_status ct_store_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
-
 #endif

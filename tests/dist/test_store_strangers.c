@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "tests/dist/store_rig.h"
+#include "tests/fuzz/store_input.h"
 
 static void test_foreign_protocols(void **state)
 {
@@ -283,16 +284,16 @@ static void test_parser(void **state)
 	ct_wire_end(&b, 0);
 	ct_str_add_bytes(&talk, b.s, b.len);
 	for (size_t n = 0; n <= talk.len; n++)
-		assert_ok(ct_store_parse_fuzz((const uint8_t *)talk.s, n));
+		assert_ok(store_input((const uint8_t *)talk.s, n));
 	/* A wrong byte in the magic, and an unknown operation after a handshake that the fuzzer adds itself. */
 	talk.s[1] ^= 1;
-	assert_fails(ct_store_parse_fuzz((const uint8_t *)talk.s, talk.len), CT_COMM, "refused");
+	assert_fails(store_input((const uint8_t *)talk.s, talk.len), CT_COMM, "refused");
 	ct_wire_begin(&b, (enum ct_wire_op)50, CT_OK, 2);
 	ct_wire_end(&b, 0);
 	ct_str_clear(&talk);
 	ct_str_add_bytes(&talk, "\002", 1);
 	ct_str_add_bytes(&talk, b.s, b.len);
-	assert_fails(ct_store_parse_fuzz((const uint8_t *)talk.s, talk.len), CT_COMM, "refused");
+	assert_fails(store_input((const uint8_t *)talk.s, talk.len), CT_COMM, "refused");
 	ct_str_release(&b);
 	ct_str_release(&talk);
 }

@@ -4,13 +4,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "dist/store/store.h"
+#include "tests/fuzz/store_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	if (ct_store_parse_fuzz(data, size) < 0)
+	if (store_input(data, size) < 0)
 		ct_error_clear();
 	return 0;
 }

@@ -1,4 +1,5 @@
-/* Runs the store server's parser and requests without sockets, for tests/fuzz. */
+#include "tests/fuzz/store_input.h"
+
 #include <string.h>
 
 #include "dist/store/server_impl.h"
@@ -51,7 +52,7 @@ static enum ct_status fuzz_feed(ct_store_server *s, const uint8_t *data, size_t 
 	return st;
 }
 
-enum ct_status ct_store_parse_fuzz(const uint8_t *data, size_t len)
+enum ct_status store_input(const uint8_t *data, size_t len)
 {
 	const struct ct_store_opts opts = {.run_id = "fuzz", .host = "h", .member = 0, .pid = 1};
 	ct_store_server *s;
