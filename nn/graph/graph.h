@@ -188,8 +188,6 @@ double ct_graph_node_flops(const ct_graph *g, int node);
  * Chooses the cuts so that the stage with the most FLOPs has as few as possible. Stage k consists of the nodes
  * [first[k], first[k+1]) of g. Fails with CT_CONFIG if g has too few places for cuts. */
 enum ct_status ct_graph_cut(const ct_graph *g, int n_stages, int *first) CT_MUST_CHECK;
-/* Returns the largest number of stages. */
-int ct_graph_max_stages(const ct_graph *g);
 /* Makes the graph of the nodes [first, end) of g, which the caller owns. Its input is the value of node first - 1. If
  * `end` is not the end of g, it ends with CT_OP_OUTPUT. Parameters and buffers have the same names and the same order
  * as in g. */

@@ -89,15 +89,6 @@ static void balance(const ct_graph *g, const struct part *parts, int n, int n_st
 	first[n_stages] = g->n_nodes;
 }
 
-int ct_graph_max_stages(const ct_graph *g)
-{
-	int n = 1;
-
-	for (int id = 2; id < g->n_nodes; id++)
-		n += may_begin(g, id);
-	return n;
-}
-
 enum ct_status ct_graph_cut(const ct_graph *g, int n_stages, int *first)
 {
 	struct part *parts;

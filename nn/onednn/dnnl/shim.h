@@ -104,7 +104,6 @@ int ct__dnnl_desc_ndims(const ct_dnnl_desc *d);
 const int *ct__dnnl_desc_dims(const ct_dnnl_desc *d);
 bool ct__dnnl_desc_is_plain(const ct_dnnl_desc *d);
 /* [N,C/block,H,W,block] with blocks of 8 or 16 channels */
-enum ct_status ct__dnnl_blocked(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out) CT_MUST_CHECK;
 enum ct_status ct__dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4], int block,
 				   const ct_dnnl_desc **out) CT_MUST_CHECK;
 /* [K/16,C/16,R,S,16c,16k] */
