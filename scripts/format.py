@@ -108,13 +108,22 @@ def long_functions(path, lines):
             start = None
 
 
+def all_files():
+    """The files that git tracks; in a copy of the tree without git, all files outside of build/."""
+    try:
+        found = subprocess.check_output(["git", "ls-files"], text=True, stderr=subprocess.DEVNULL).split()
+    except (OSError, subprocess.CalledProcessError):
+        found = [os.path.relpath(os.path.join(at, name)) for at, _, names in os.walk(".") for name in names]
+        found = sorted(f for f in found if not f.startswith(("build/", "../")))
+    return [f for f in found if f.endswith(SUFFIXES) and os.path.exists(f)]
+
+
 def main(arguments):
     check = "--check" in arguments
     os.chdir(ROOT)
     files = [os.path.relpath(os.path.abspath(a), ROOT) for a in arguments if a != "--check"]
     if not files:
-        files = [f for f in subprocess.check_output(["git", "ls-files"], text=True).split()
-                 if f.endswith(SUFFIXES) and os.path.exists(f)]
+        files = all_files()
     binary = os.environ.get("CTRAIN_CLANG_FORMAT", BINARY)
     if not os.access(binary, os.X_OK):
         print(f"format: no {os.path.relpath(binary)}: run scripts/setup.sh --test", file=sys.stderr)

@@ -52,8 +52,9 @@ static enum ct_status find(const char *first, const char *name, char **path)
 			ct_free(candidate);
 	}
 	if (!*path) {
-		(void)CT_FAIL(CT_UNSUPPORTED, "cannot find %s in %s (the directory of the program) or in " CT_MODULE_PLACE,
-			      name, own ? own : "an unknown directory (/proc/self/exe cannot be read)");
+		(void)CT_FAIL(CT_UNSUPPORTED,
+			      "cannot find %s in %s (the directory of the program) or in " CT_MODULE_PLACE, name,
+			      own ? own : "an unknown directory (/proc/self/exe cannot be read)");
 		ct_error_hint(
 			"ctrain and this module are built and installed together: do not move one without the other");
 	}

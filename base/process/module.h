@@ -18,10 +18,11 @@ struct ct_module_head {
 
 /* Loads the module `name` ("ctrain_gloo.so") and looks up `symbol` in it. The module is searched for in the directory
  * of the program, in the one where modules are installed (../lib/ctrain relative to that directory, if CMake has not
- * been given another one), and in the directory two levels above it (for tests in the build tree). The module stays loaded; opening it again is cheap. The symbol must denote a table whose first
- * member is a struct ct_module_head, which is checked. Threads that the module's libraries start have all signals
- * blocked. May be called from any thread. If the result is CT_UNSUPPORTED, the message lists the places that were
- * searched, or states why the module cannot be loaded (for example, because it is from another build). */
+ * been given another one), and in the directory two levels above it (for tests in the build tree). The module stays
+ * loaded; opening it again is cheap. The symbol must denote a table whose first member is a struct ct_module_head,
+ * which is checked. Threads that the module's libraries start have all signals blocked. May be called from any thread.
+ * If the result is CT_UNSUPPORTED, the message lists the places that were searched, or states why the module cannot be
+ * loaded (for example, because it is from another build). */
 enum ct_status ct_module_open(const char *name, const char *symbol, const void **out) CT_MUST_CHECK;
 /* Does the same, but first searches the directories that `path` lists ("DIR:DIR"; NULL: none). */
 enum ct_status ct_module_open_in(const char *path, const char *name, const char *symbol,

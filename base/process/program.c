@@ -7,8 +7,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-/* Relative to the program: installed (CMake defines where, for example "../share/ctrain"), or in build/, build/PRESET or
- * (tests) build/PRESET/tests/NAME of a source tree. */
+/* Relative to the program: installed (CMake defines where, for example "../share/ctrain"), or in build/, build/PRESET
+ * or (tests) build/PRESET/tests/NAME of a source tree. */
 static const char *const places[] = {CT_SHARE_PLACE, "..", "../..", "../../../.."};
 
 char *ct_program_dir(void)
