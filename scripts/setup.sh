@@ -96,7 +96,7 @@ wheels() { # LIST DIRECTORY WHAT
 		mv "$directory.part" "$directory"
 	else
 		rm -rf "$directory.part"
-		echo "setup: $3 could not be installed: the tests that need it will be skipped" >&2
+		echo "setup: the wheels of $3 could not be installed: the tests that need them will be skipped" >&2
 	fi
 }
 if [[ " $* " == *" --test "* ]]; then
