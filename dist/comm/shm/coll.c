@@ -1,4 +1,15 @@
-/* Collectives of the shared-memory communicator. */
+/* Collectives of the shared-memory communicator (shm_impl.h describes its three algorithms). Collectives wait in one
+ * queue, head to tail. A collective is published when its slot is free, decided when all ranks have published it, then
+ * worked on, and completed. Inline and direct collectives may be worked on before earlier ones are complete, so that a
+ * rank has work while it waits for an earlier one. Staged ones may not, because all of them use the same two buffers.
+ * Completion is always in order.
+ *
+ * A tile is reduced over all ranks in rank order, so it does not matter which rank draws it. Rank 0 resets the tickets
+ * of a slot before it publishes the slot, and no rank draws before all have published; likewise for the two staging
+ * buffers, each of which is used again only after all ranks have read its previous round. Each rank counts collectives
+ * and staged rounds for itself. The counts index the slots and the buffers, so they must be the same on all ranks. A
+ * rank that publishes something and then sees that it was the last one wakes the others; the fences ensure that at
+ * least one rank sees this. */
 #include <stdio.h>
 #include <string.h>
 

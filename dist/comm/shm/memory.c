@@ -1,4 +1,11 @@
-/* The shared memory of the shared-memory communicator. */
+/* The shared memory of the shared-memory communicator. The segment has the control data, the slots, the staging buffers
+ * and the channels, in a layout that every rank computes from the number of ranks. Each ct_comm_mem_alloc appends a
+ * region to the same file, with one part for each rank, and every rank maps all parts: this is what lets a rank reduce
+ * the buffers of others directly. The ranks do not exchange offsets. They must allocate the same sizes in the same
+ * order; an all-gather of the sizes checks this, and also ensures that all ranks have mapped the region before it is
+ * used.
+ *
+ * Each rank allocates the pages of its own part. The file only grows: a rank that is late must never shorten it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,13 @@
-/* Send and receive of the shared-memory communicator. */
+/* Send and receive of the shared-memory communicator. There is one channel for each pair of ranks and direction. The
+ * sender announces a message in one of 16 entries. The receiver accepts it when it has a matching receive, and writes
+ * its number to order[]; if type or length differ, it refuses the message, and both ranks fail. The data of accepted
+ * messages passes through two chunks, in the order of acceptance, so a message that no one receives yet holds up no
+ * other one, unless all entries are in use. The receiver frees the entry when it has read the last chunk.
+ *
+ * Only the sender changes an entry that is free, and only the receiver changes one that is announced or accepted.
+ * Messages with the same tag are matched in the order of posting. To keep this order, one pass over the operations
+ * looks only at the messages that were announced when it began (`end`), and a channel that was found full stays full
+ * for the rest of the pass (`full`): otherwise a later operation could be served before an earlier one. */
 #include <stdio.h>
 #include <string.h>
 

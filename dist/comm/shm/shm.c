@@ -1,3 +1,9 @@
+/* Opening, ending and closing the shared-memory communicator. Rank 0 creates the segment, the others open it, and all
+ * ranks meet at a barrier, which is the first collective in the segment. After it, every rank has mapped the segment,
+ * and can read the CPUs of all ranks. A rank that closes the communicator sets its state to SHM_CLOSED. A rank whose
+ * communicator dies writes the reason, then sets SHM_DEAD, and wakes all ranks; the others read the reason only after
+ * they have seen that state. Both leave the contents as they are, because what a rank has published remains valid, and
+ * other ranks may still need it. */
 #include <stdio.h>
 #include <string.h>
 

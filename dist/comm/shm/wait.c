@@ -1,5 +1,14 @@
 /* Waiting in the shared-memory communicator. A rank spins for a short time if every rank has a CPU, and then sleeps in
- * intervals. After each interval it checks that its peers are alive. */
+ * intervals. After each interval it checks that its peers are alive.
+ *
+ * No wake-up is lost, because of the order on both sides. A rank that wants to sleep sets `sleeping`, reads its bell,
+ * and looks for work once more before it waits for the bell to change. A rank that publishes does so first and looks at
+ * `sleeping` afterwards. Full fences separate the two steps on each side, so at least one of the ranks sees what the
+ * other one has done.
+ *
+ * A peer that has ended is an error only if something is missing: what it published before is complete, so a rank
+ * advances once more before it fails. The process is checked before the state, because a rank that has closed the
+ * communicator may end without error. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
