@@ -1,6 +1,13 @@
 /* The communicator for several hosts of which some have several ranks. Collectives use shm among the ranks of a host
  * and gloo among the first ranks of all hosts, and run one by one on a worker thread. Messages use a gloo context of
- * all ranks. */
+ * all ranks.
+ *
+ * A collective consists of up to three collectives: within the host, between the first ranks, and within the host
+ * again. The worker runs one operation at a time, and only the thread that runs it uses the two communicators for
+ * collectives. Therefore mem_alloc, which is a collective of the host's ranks, refuses to run while an operation is
+ * pending. Ranks compare the operation that was posted (`whole`), because the inner ones of different operations may be
+ * the same. If one of the inner communicators fails, its error ends this one, and abort ends the other two with the
+ * same error. */
 #include <stdio.h>
 #include <string.h>
 

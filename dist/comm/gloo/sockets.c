@@ -1,3 +1,8 @@
+/* The connections of gloo are those TCP sockets in /proc/self/fd that were not there before gloo connected. Other
+ * threads may have opened connections in the meantime. Therefore, all ranks exchange the pairs of ports of what they
+ * have found, and a socket is kept only if another rank has the same pair in reverse, which also shows which rank that
+ * is. A shutdown of the duplicate affects the connection, and so also gloo's descriptor. gloo's descriptors themselves
+ * are never closed or written to. */
 #include "dist/comm/gloo/sockets.h"
 
 #include <dirent.h>
