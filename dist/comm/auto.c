@@ -1,4 +1,8 @@
-/* The choice of "auto" between communicators that not all ranks may be able to use. */
+/* The choice of "auto" between communicators that not all ranks may be able to use. Each rank writes an answer to the
+ * store: the UUID of its GPU, and why it cannot use nccl, if so. Rank 0 reads all answers and writes the result, which
+ * the others wait for. No rank decides by its own answer, because then some ranks would open nccl and others a
+ * different communicator. The keys contain how many times this rank has chosen so far, so a choice never reads the
+ * answers of an earlier one. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,13 @@
+/* The life of a communicator: its scope, its memory, and its end. The scope is the prefix of its keys in the store. It
+ * contains how many communicators this rank has opened with the same prefix; each rank counts for itself, so the ranks
+ * meet under the same keys only if all of them open their communicators in the same order.
+ *
+ * A communicator ends once. ct__comm_die_of, which any thread may call, stores the error under the lock, sets `dead`,
+ * and then calls the back end's abort without the lock. The error does not change after `dead` is set, so a thread that
+ * has seen `dead` reads it without the lock. The first error wins. A rank that notices a broken connection therefore
+ * waits a short time before it reports this (ct__comm_await_final_error): the watchdog may end the communicator with
+ * the error of the rank that failed first. ct_comm_abort and ct_comm_poll leave the error chain of the calling thread
+ * as it was. */
 #include "dist/comm/comm.h"
 
 #include <stdio.h>

@@ -22,7 +22,7 @@
  *                                         messages; test, progress and wait poll and reduce; no thread; reduces in rank
  *                                         order
  *   nccl     one GPU per rank, any hosts  a stream of the GPU; no thread waits. Buffers are in device memory, or in
- * host memory, which is copied (dist/comm/nccl/nccl_impl.h)
+ *                                         host memory, which is copied (dist/comm/nccl/nccl_impl.h)
  */
 #ifndef CT_DIST_COMM_COMM_H
 #define CT_DIST_COMM_COMM_H

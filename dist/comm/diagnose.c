@@ -1,3 +1,15 @@
+/* A rank writes its latest operations to the store under SCOPE/issued/RANK, and then increments the counter
+ * SCOPE/waits/RANK. The others read the counter first, which does not wait for that rank, and get the operations only
+ * if it is not 0. So the counter must be incremented last. Before the deadline, each rank asks only a few others; at
+ * the deadline of a collective, it asks all, and names those that have not reached the operation. A rank writes its
+ * operations again only if it has posted more since. The store contains struct issue as it is in memory, so its layout
+ * must be the same on all ranks.
+ *
+ * Operations belong together if they have the same number. All operations that both ranks still know are compared, not
+ * only the one that waits: a rank that did not have to wait in the operation on which they disagree has continued, and
+ * now waits in a later one. For the same reason, the tag of a collective is a digest of all collectives up to it
+ * (c->history). ct__comm_tag must be called exactly once for each operation, in the order of posting; messages do not
+ * change the history, because their order may differ between ranks. */
 #include "dist/comm/diagnose_impl.h"
 
 #include <stdio.h>

@@ -1,3 +1,12 @@
+/* The flight record is a ring of slots with a single writer, the thread that posts; operation seq uses slot seq %
+ * CT_FLIGHT_RECORDS. The writer sets the stamp to 0, writes the members, and sets the stamp to seq + 1. A reader
+ * accepts what it has read only if the stamp was seq + 1 before and after. It thus needs no lock, and it can read the
+ * record of a rank that hangs. All members are atomic, so a reader that loses this race reads values that it discards,
+ * and there is no data race.
+ *
+ * The times at which an operation began and was done are added later, by any thread, if the slot still belongs to the
+ * operation. The record contains no pointers, because it may be in the black box of the process, where another process
+ * reads it after this one has ended. */
 #include "dist/comm/flight_impl.h"
 
 #include <stdio.h>

@@ -1,4 +1,12 @@
-/* Posting operations, and waiting for them. */
+/* Posting operations, and waiting for them. Every operation passes through ct__comm_post, except for those that a back
+ * end posts to a stream itself. It is numbered in the order of posting. The numbers of collectives agree between ranks
+ * because all ranks post the same collectives in the same order; messages are numbered separately, per peer, kind and
+ * tag, because their order may differ. Failure messages and the comparison of ranks depend on these numbers.
+ *
+ * Operations come from a free list that grows in blocks, so that a step allocates nothing once the list is long enough.
+ * Waiting returns a posted operation to the list, even if it has failed; testing never does. The list has no lock,
+ * because only one thread at a time posts and waits. Wrong arguments fail only the call. A failure of the back end ends
+ * the communicator, because the peers would otherwise wait for an operation that never comes. */
 #include <limits.h>
 #include <string.h>
 

@@ -1,3 +1,13 @@
+/* Reduces the vectors of several ranks, element by element and in the order of the ranks, whatever the number of
+ * outputs and whether they are also inputs. shm and mpi compute all their sums here, which is why their results do not
+ * depend on the rank that computes them. The vectors are processed in blocks that stay in the first-level cache between
+ * the passes over them.
+ *
+ * There are three cases. If each input is also the output of the same rank and the result is not an average, the first
+ * vector accumulates the result, and the last pass writes two vectors at once. Averages of 16-bit numbers, and sums of
+ * more than two vectors of them, are accumulated in fp32 and rounded once. Otherwise the first output accumulates, or a
+ * block on the stack if that output is an input that is still needed. A vector that is both an input and an output must
+ * have been read before it is written. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,4 +1,8 @@
-/* The list of communicator back ends, and the choice of "auto". */
+/* The list of communicator back ends, and the choice of "auto": self for one rank, shm on one host, hier on several
+ * hosts if one of them has several ranks, and otherwise gloo. With a GPU, it is nccl if all ranks can use it (auto.c),
+ * and otherwise one of these, with copies through host memory. All ranks must make the same choice, or they would wait
+ * for each other until the timeout. The choice therefore depends only on what all ranks know: the world, and the result
+ * that rank 0 publishes. For the same reason, either all ranks or none must pass a GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

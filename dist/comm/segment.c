@@ -1,3 +1,8 @@
+/* The owner creates a memfd, maps it, allocates the pages that must not fail later, fills in the head, and last writes
+ * "PID FD NONCE BYTES" to the store. Whoever reads this name thus finds a complete segment. The others open
+ * /proc/PID/fd/FD and compare the head with the name, because PID or FD may belong to another process or file by then.
+ * The owner must keep the descriptor open until all ranks have opened the segment. There is no name in a file system,
+ * so the kernel releases the memory when the last process unmaps it or ends. */
 #include "dist/comm/segment_impl.h"
 
 #include <errno.h>

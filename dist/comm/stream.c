@@ -1,6 +1,11 @@
 /* Collectives posted to a stream. If the back end does not support streams, the collective runs in a host function of
  * the stream. At that time all earlier work of the stream is done, so nothing else uses the buffer. If the host cannot
- * access the buffer, the collective is staged: the stream copies it to pinned memory before, and back afterwards. */
+ * access the buffer, the collective is staged: the stream copies it to pinned memory before, and back afterwards.
+ *
+ * If the back end is cooperative and the collective is not staged, the function returns CT_INPROGRESS while the
+ * collective is not done, and the device calls it again later; in_stream contains what it needs until then. There is
+ * one in_stream and one staging memory for each communicator, so its collectives must not overlap: events must order
+ * those in different streams. The arguments of the function never change, so that a recording can replay it. */
 #include <string.h>
 
 #include "base/device/device.h"

@@ -1,3 +1,13 @@
+/* The head of the queue is the operation that runs, or that runs next. It stays in the queue while it runs, and
+ * `running` reserves it for the thread that runs it: the queue's own thread, which runs operations only while `wanted`
+ * is set, or a thread that waits in ct__comm_worker_wait. Posting a small operation does not set `wanted`, so nothing
+ * wakes up for an operation that its caller is about to wait for and can run itself.
+ *
+ * While one thread runs the head, the other one looks at it, at intervals that become longer, and at the deadline. The
+ * lock is held neither while an operation runs nor while it is looked at. The thread that runs the head therefore waits
+ * until n_looking is 0 before it sets the status: the caller may then release the operation, which a look would still
+ * read. When the communicator has died, the operations that remain in the queue get its status without running. A
+ * caller waits at most SETTLE_NS for the one that was running. */
 #include "dist/comm/worker_impl.h"
 
 /* When a communicator dies, its connections are shut down, which ends its running operation. If it does not end, do not
