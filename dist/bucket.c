@@ -1,3 +1,7 @@
+/* One pass over the slices: before each slice, is_full decides whether the current bucket ends. The first bucket has
+ * its own cap. A bucket reaches from the first element of its first slice to the last element of its last one,
+ * including gaps. All ranks compute the plan separately and must get the same one, so it may depend on nothing but the
+ * arguments. */
 #include "dist/bucket.h"
 
 #include <stdint.h>

@@ -1,3 +1,6 @@
+/* Plans the buckets for each size, simulates a step with them (ct_bucket_end), and keeps the size that ends first;
+ * sizes are tried in ascending order, so the smaller one wins a tie. ct_bucket_end is also the model of the all-reduces
+ * in `ctrain plan`. */
 #include "dist/bucket_size.h"
 
 #include <math.h>

@@ -1,3 +1,12 @@
+/* pending[b] counts the slices of bucket b that are not final. When a slice becomes final, buckets are posted in
+ * ascending order up to the first one that is not complete. They thus have the same order on all ranks, which the
+ * communicator requires, even if the slices become final in another order.
+ *
+ * On a synchronous device, ct_reducer_finish waits for the operations, in order; after a failure it still waits for the
+ * rest, because only waiting releases an operation. On an asynchronous device, event full[b] makes the reducer's stream
+ * wait until the compute stream has computed the bucket, and event `done` makes the compute stream wait for the last
+ * bucket. The conversions are posted to the reducer's stream, too, so that its order protects the memory of the bucket.
+ * In an accumulation step, slices are counted and nothing is posted. */
 #include "dist/reducer.h"
 
 #include <string.h>
