@@ -3,9 +3,10 @@
  * Traffic in passes over a value of the group's size, of the kernels alone. Forward: the statistics read x; then x and
  * the residual are read and y is written. Backward, where A and B are the gradients from two users:
  *
- *     norm, ReLU               sums read dy, x; data reads dy, x, writes dx                5 (unfused: 8; with two
- * gradients 11) norm, ReLU, A + B        sums read A, B, x, write d; data reads d, x, writes dx      7 norm, sum, ReLU,
- * A + B   sums read A, B, y, x, write d; data reads d, x, writes dx   8 (unfused: 11)
+ *     norm, ReLU               sums read dy, x; data reads dy, x, writes dx                5 (unfused: 8;
+ *                                                                                          with two gradients: 11)
+ *     norm, ReLU, A + B        sums read A, B, x, write d; data reads d, x, writes dx      7
+ *     norm, sum, ReLU, A + B   sums read A, B, y, x, write d; data reads d, x, writes dx   8 (unfused: 11)
  *
  * d is the gradient before the ReLU, and with a sum also the gradient of the residual, which therefore costs nothing
  * more. The mask of the ReLU comes from y after a sum. Without a sum, it is computed again from x, which the kernels
