@@ -43,12 +43,14 @@ enum ct_status ct__onednn_relu_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	struct onednn_value *v = &p->values[id];
-	const struct onednn_value *x = &p->values[p->values[node->in[0]].layout.root];
-	const struct ct_dnnl_spec spec = {.op = CT_DNNL_RELU_FORWARD, .src = x->layout.desc, .dst = x->layout.desc};
+	const struct onednn_value *x;
 	struct onednn_task *t;
 
-	if (p->values[node->in[0]].fusion.relu == id) /* a ReLU between a norm and its pool has no value */
+	if (p->values[node->in[0]].fusion.relu ==
+	    id) /* a ReLU between a norm and its pool has no value, nor has its input */
 		return CT_OK;
+	x = &p->values[p->values[node->in[0]].layout.root];
+	const struct ct_dnnl_spec spec = {.op = CT_DNNL_RELU_FORWARD, .src = x->layout.desc, .dst = x->layout.desc};
 	CT_TRY(ct__onednn_prim(p, id, &spec, &v->kept.prim));
 	CT_TRY(ct__onednn_own_result(p, id, x->layout.desc));
 	CT_TRY(ct__onednn_call(p, id, v->kept.prim, &t));
