@@ -8,6 +8,8 @@
 struct chain {
 	struct {
 		enum ct_status status;
+		enum ct_reason reason;
+		int cause_rank, cause_pid;
 		char message[CT_ERROR_MESSAGE_MAX];
 		char hint[512];
 	} e;
@@ -145,6 +147,24 @@ enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...)
 	return st;
 }
 
+enum ct_status ct_error_because(enum ct_status st, enum ct_reason reason)
+{
+	chain.e.reason = reason;
+	return st;
+}
+
+enum ct_status ct_error_caused_by(enum ct_status st, int rank, int pid)
+{
+	chain.e.cause_rank = rank;
+	chain.e.cause_pid = pid;
+	return st;
+}
+
+enum ct_reason ct_error_reason(void)
+{
+	return chain.e.reason;
+}
+
 void ct_error_frame(const char *file, int line, const char *func)
 {
 	size_t left = sizeof(chain.frames) - chain.frames_len;
@@ -180,6 +200,8 @@ enum ct_status ct_error_status(void)
 void ct_error_clear(void)
 {
 	chain.e.status = CT_OK;
+	chain.e.reason = CT_REASON_NONE;
+	chain.e.cause_rank = chain.e.cause_pid = 0;
 	chain.e.message[0] = '\0';
 	chain.e.hint[0] = '\0';
 	chain.frames[0] = '\0';
@@ -191,6 +213,9 @@ void ct_error_save(struct ct_error *out)
 	/* Zero it first: the copy may be sent to another process, which must not see old bytes after the NUL. */
 	memset(out, 0, sizeof(*out));
 	out->status = chain.e.status;
+	out->reason = chain.e.reason;
+	out->cause_rank = chain.e.cause_rank;
+	out->cause_pid = chain.e.cause_pid;
 	mark_cut(out->message, sizeof(out->message),
 		 snprintf(out->message, sizeof(out->message), "%s", chain.e.message));
 	memcpy(out->hint, chain.e.hint, strlen(chain.e.hint));
@@ -200,6 +225,9 @@ enum ct_status ct_error_restore(const struct ct_error *e)
 {
 	ct_error_clear();
 	chain.e.status = e->status;
+	chain.e.reason = e->reason;
+	chain.e.cause_rank = e->cause_rank;
+	chain.e.cause_pid = e->cause_pid;
 	snprintf(chain.e.message, sizeof(chain.e.message), "%.*s", (int)sizeof(e->message) - 1, e->message);
 	snprintf(chain.e.hint, sizeof(chain.e.hint), "%.*s", (int)sizeof(e->hint) - 1, e->hint);
 	return e->status;

@@ -40,6 +40,16 @@ enum ct_status {
 #undef CT_STATUS_ENUM
 };
 
+/* What a program may need to know about an error besides its status. Programs decide by the status and by these facts;
+ * messages and hints are for people. */
+enum ct_reason {
+	CT_REASON_NONE,
+	CT_REASON_PROBLEMS,    /* the message is a list of lines "file:line:column: error: ..." */
+	CT_REASON_WRONG_TOKEN, /* the other side does not know the same secret */
+	CT_REASON_NO_ROUTE,    /* no route leads to the address */
+	CT_REASON_REJECTED,    /* the host of the address rejects the connection */
+};
+
 #define CT_MUST_CHECK __attribute__((warn_unused_result))
 #define CT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
@@ -61,6 +71,12 @@ void ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
 /* Does the same as ct_error_hint, but in the form of an expression, for hints with arguments:
  * `return ct_error_hinted(CT_FAIL(...), "use %s", name);` */
 enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...) CT_PRINTF(2, 3);
+/* These functions add facts to the chain, and return st: `return ct_error_because(CT_FAIL(...), CT_REASON_...)`. The
+ * facts are lost when a new chain starts. caused_by: the failure of another rank, with this pid, has caused the error.
+ */
+enum ct_status ct_error_because(enum ct_status st, enum ct_reason reason);
+enum ct_status ct_error_caused_by(enum ct_status st, int rank, int pid);
+enum ct_reason ct_error_reason(void);
 void ct_error_frame(const char *file, int line, const char *func);
 
 /* Longer messages (such as dozens of problems in a config file) are truncated to this size and end with "...". */
@@ -79,6 +95,8 @@ void ct_error_clear(void);
  * truncated. */
 struct ct_error {
 	enum ct_status status;
+	enum ct_reason reason;
+	int cause_rank, cause_pid; /* of the rank that has caused the error; cause_pid is 0: unknown */
 	char message[1024];
 	char hint[512];
 };

@@ -26,7 +26,7 @@ static void report(void)
 	 * error:". */
 	if (ct_error_status() == CT_INTERRUPTED)
 		ct_str_add(&out, "ctrain: ");
-	else if (!strstr(ct_error_message(), ": error: "))
+	else if (ct_error_reason() != CT_REASON_PROBLEMS)
 		ct_str_add(&out, "ctrain: error: ");
 	ct_str_add_lines(&out, ct_error_message());
 	if (ct_error_hint_text()[0])

@@ -200,6 +200,7 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 			      where, here);
 		if (why->hint[0])
 			ct_error_hint("%s", why->hint);
+		(void)ct_error_caused_by(CT_PEER_LOST, why->rank, why->pid);
 		ct_error_save(&e);
 		ct_error_clear();
 		if (keep.status < 0)
@@ -261,5 +262,6 @@ void ct__comm_attribute_failure(ct_comm *c, const ct_work *w)
 		return;
 	}
 	(void)CT_FAIL(CT_TIMEOUT, "%s; %s", e.message, f.message);
+	(void)ct_error_caused_by(CT_TIMEOUT, f.rank, f.pid);
 	ct_error_hint("%s", f.hint[0] ? f.hint : e.hint);
 }

@@ -183,6 +183,8 @@ void ct__comm_attribute_failure(ct_comm *c, const ct_work *w);
 /* Writes "rank 1 (pid 4711 on node7)". q is the rank in this communicator; the string contains the rank in the
  * world. */
 void ct__comm_peer_text(const ct_comm *c, int q, char *buf, size_t len);
+/* Records that the error was caused by rank q of this communicator, and returns st (ct_error_caused_by). */
+enum ct_status ct__comm_caused_by(const ct_comm *c, int q, enum ct_status st);
 int ct__comm_world_rank(const ct_comm *c, int q);
 /* Writes a description such as "allreduce sum f32[1024]" or "send u8[3] to rank 1 tag 7". */
 void ct__comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root,

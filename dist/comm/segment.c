@@ -76,7 +76,8 @@ static enum ct_status open_failed(ct_comm *c, int owner, int pid, int err)
 
 	ct__comm_peer_text(c, owner, who, sizeof(who));
 	if (err == ENOENT)
-		return CT_FAIL(CT_PEER_LOST, "%s ended before its shared memory could be opened", who);
+		return ct__comm_caused_by(
+			c, owner, CT_FAIL(CT_PEER_LOST, "%s ended before its shared memory could be opened", who));
 	(void)CT_FAIL(CT_UNSUPPORTED, "cannot open the shared memory of %s: /proc/%d/fd: %s", who, pid, strerror(err));
 	ct_error_hint(
 		"the ranks of a host must run as the same user and share /proc; otherwise, set dist.backend=gloo");
@@ -97,9 +98,10 @@ static enum ct_status attach(ct_comm *c, const char *key, int owner, size_t byte
 	st = ct_store_get(c->world->store, key, ct_deadline_in(limit_ns), &text, &len);
 	if (st == CT_TIMEOUT) {
 		ct__comm_peer_text(c, owner, who, sizeof(who));
-		return CT_FAIL(CT_TIMEOUT,
-			       "%s has not made its shared memory available within %.1f s; it may be stopped", who,
-			       (double)limit_ns / 1e9);
+		(void)CT_FAIL(CT_TIMEOUT,
+			      "%s has not made its shared memory available within %.1f s; it may be stopped", who,
+			      (double)limit_ns / 1e9);
+		return ct__comm_caused_by(c, owner, CT_TIMEOUT);
 	}
 	CT_TRY(st);
 	n = sscanf(text, "%d %d %" SCNu64 " %zu", &pid, &fd, &nonce, &its_bytes);

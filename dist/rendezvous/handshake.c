@@ -238,7 +238,7 @@ static enum ct_status check_introduction(const struct ct_world *w, const struct 
 	(void)CT_FAIL(CT_MISMATCH, "%s was started for a world of %d ranks, but rank 0 for %d", who, h->world,
 		      w->id.world);
 	ct_error_hint("start all ranks with the same number of processes and nodes");
-	return CT_MISMATCH;
+	return ct_error_caused_by(CT_MISMATCH, h->peer.rank, h->peer.pid);
 }
 
 /* Prints which ranks have joined. Our launcher does this itself. */

@@ -258,8 +258,9 @@ static enum ct_status no_answer(const ct_store *s)
 	char owner[CT_MEMBER_TEXT];
 
 	ct_member_text(owner, sizeof(owner), s->owner_rank, s->owner_pid, s->owner_host);
-	return CT_FAIL(CT_TIMEOUT, "no answer in time from the store at %s port %d, served by %s", s->host, s->port,
-		       owner);
+	(void)CT_FAIL(CT_TIMEOUT, "no answer in time from the store at %s port %d, served by %s", s->host, s->port,
+		      owner);
+	return ct_error_caused_by(CT_TIMEOUT, s->owner_rank, s->owner_pid);
 }
 
 enum ct_status ct__call_do(ct_store *s, struct ct_str *b, const void *extra, size_t extra_len, int64_t deadline_ns,

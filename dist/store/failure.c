@@ -74,5 +74,5 @@ enum ct_status ct_failure_raise(const struct ct_failure *f)
 	(void)CT_FAIL(CT_PEER_LOST, "%s", f->message);
 	if (f->hint[0])
 		ct_error_hint("%s", f->hint);
-	return CT_PEER_LOST;
+	return ct_error_caused_by(CT_PEER_LOST, f->rank, f->pid);
 }

@@ -104,6 +104,30 @@ static void test_long_texts_are_cut(void **state)
 	ct_error_clear();
 }
 
+/* The facts of an error are kept by a prefix, a hint and a copy, and end with the chain. */
+static void test_facts(void **state)
+{
+	struct ct_error e;
+
+	(void)state;
+	assert_int_equal(ct_error_because(CT_FAIL(CT_COMM, "x"), CT_REASON_REJECTED), CT_COMM);
+	assert_int_equal(ct_error_caused_by(CT_COMM, 3, 4711), CT_COMM);
+	ct_error_hint("y");
+	assert_int_equal(ct_error_wrap("z"), CT_COMM);
+	ct_error_save(&e);
+	(void)CT_FAIL(CT_DATA, "another error");
+	assert_int_equal(ct_error_reason(), CT_REASON_NONE);
+	assert_int_equal(ct_error_restore(&e), CT_COMM);
+	assert_int_equal(ct_error_reason(), CT_REASON_REJECTED);
+	ct_error_save(&e);
+	assert_int_equal(e.cause_rank, 3);
+	assert_int_equal(e.cause_pid, 4711);
+	ct_error_clear();
+	ct_error_save(&e);
+	assert_int_equal(e.reason, CT_REASON_NONE);
+	assert_int_equal(e.cause_pid, 0);
+}
+
 static void test_wrap_without_chain(void **state)
 {
 	(void)state;
@@ -181,6 +205,7 @@ int main(void)
 		cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_in_progress_is_no_failure),
 		cmocka_unit_test(test_long_texts_are_cut),
+		cmocka_unit_test(test_facts),
 		cmocka_unit_test(test_wrap_without_chain),
 		cmocka_unit_test(test_carry_over_threads),
 		cmocka_unit_test(test_names),

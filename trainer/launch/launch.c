@@ -155,14 +155,12 @@ static void publish_failure(struct ct_launcher *l, const struct ct_worker *w)
 	ct_job_store_report(&l->store, &f);
 }
 
-/* Returns true if the error message of w names `other` as the rank that failed. The status alone does not show this,
- * because a rank that ends because of another rank's failure has the same status. */
-static bool names(const struct ct_worker *w, const struct ct_worker *other)
+/* Returns true if the failure of `other` has caused that of w. The status alone does not show this, because a rank that
+ * ends because of another rank's failure has the same status. */
+static bool is_caused_by(const struct ct_worker *w, const struct ct_worker *other)
 {
-	char name[48];
-
-	snprintf(name, sizeof(name), "rank %d (pid %d ", other->rank, (int)other->pid);
-	return w->has_error && strstr(w->error.message, name) != NULL;
+	return w->has_error && w->error.cause_pid > 0 && w->error.cause_pid == (int)other->pid &&
+	       w->error.cause_rank == other->rank;
 }
 
 static void note_end(struct ct_launcher *l, int i)
@@ -180,8 +178,8 @@ static void note_end(struct ct_launcher *l, int i)
 		l->kill_at = ct_deadline_in(KILL_AFTER_NS);
 	/* A rank that is the cause replaces one that only reported the failure of another. */
 	const struct ct_worker *first = l->first_failed < 0 ? NULL : &l->workers[l->first_failed];
-	if (!first || (!names(w, first) &&
-		       (names(first, w) || (ct__worker_is_consequence(first) && !ct__worker_is_consequence(w)))))
+	if (!first || (!is_caused_by(w, first) &&
+		       (is_caused_by(first, w) || (ct__worker_is_consequence(first) && !ct__worker_is_consequence(w)))))
 		l->first_failed = i;
 }
 

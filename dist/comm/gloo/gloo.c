@@ -233,7 +233,9 @@ static enum ct_status explain_loss(struct comm_gloo *g, const ct_work *w)
 	if (q < 0)
 		return ct_error_wrap("%s (operation %lld)", what, (long long)w->seq);
 	ct__comm_peer_text(&g->base, q, who, sizeof(who));
-	return ct_error_wrap("%s closed its connection during %s (operation %lld)", who, what, (long long)w->seq);
+	return ct__comm_caused_by(
+		&g->base, q,
+		ct_error_wrap("%s closed its connection during %s (operation %lld)", who, what, (long long)w->seq));
 }
 
 static enum ct_status run(ct_comm *c, ct_work *w)

@@ -37,7 +37,8 @@ void ct__nccl_pause(int64_t start_ns)
 /* The error of the other ranks. */
 struct announcement {
 	int32_t status;
-	char text[1276];
+	int32_t rank, pid; /* of the rank that has caused the error; pid is 0: unknown */
+	char text[1268];
 };
 
 /* Sets the announcement of `what` if no rank has set it yet. */
@@ -73,9 +74,16 @@ static enum ct_status heed(struct comm_nccl *n, const char *what)
 	memcpy(&a, value, len < sizeof(a) ? len : sizeof(a));
 	ct_free(value);
 	(void)CT_FAIL((enum ct_status)a.status, "%.*s", (int)sizeof(a.text) - 1, a.text);
+	(void)ct_error_caused_by((enum ct_status)a.status, a.rank, a.pid);
 	if (a.status == CT_MISMATCH)
 		ct_error_hint(CT_COMM_MISMATCH_HINT);
 	return (enum ct_status)a.status;
+}
+
+static void name_self(const struct comm_nccl *n, struct announcement *a)
+{
+	a->rank = n->base.world->peers[n->base.rank].rank;
+	a->pid = n->base.world->peers[n->base.rank].pid;
 }
 
 static void announce_failure(struct comm_nccl *n)
@@ -89,6 +97,7 @@ static void announce_failure(struct comm_nccl *n)
 		a.status = CT_MISMATCH;
 		snprintf(a.text, sizeof(a.text), "%s", e->message);
 	} else {
+		name_self(n, &a);
 		snprintf(a.text, sizeof(a.text), "%s gave up: %s", who, e->message);
 	}
 	announce(n, "failed", &a);
@@ -100,6 +109,7 @@ void ct__nccl_announce_close(struct comm_nccl *n)
 	char who[128];
 
 	ct__comm_peer_text(&n->base, n->base.rank, who, sizeof(who));
+	name_self(n, &a);
 	snprintf(a.text, sizeof(a.text), "%s closed the communicator", who);
 	announce(n, "closed", &a);
 }

@@ -37,8 +37,9 @@ static enum ct_status has_not_come(const ct_comm *c, int q)
 	if (ct_error_status() != CT_TIMEOUT)
 		return ct_error_status();
 	ct__comm_peer_text(c, q, who, sizeof(who));
-	return CT_FAIL_HINT(CT_TIMEOUT, "check whether that process is stopped, or busy for longer than dist.timeout",
-			    "%s has not opened the communicator within %.1f s", who, (double)c->opts.timeout_ns * 1e-9);
+	(void)CT_FAIL_HINT(CT_TIMEOUT, "check whether that process is stopped, or busy for longer than dist.timeout",
+			   "%s has not opened the communicator within %.1f s", who, (double)c->opts.timeout_ns * 1e-9);
+	return ct__comm_caused_by(c, q, CT_TIMEOUT);
 }
 
 static enum ct_status versions_differ(const ct_comm *c, int q, int other, int own)

@@ -123,8 +123,9 @@ static enum ct_status gave_up(const struct shm *s, const ct_work *w, int q)
 	}
 	ct__comm_peer_text(&s->base, q, who, sizeof(who));
 	ct__work_text(w, what, sizeof(what));
-	return CT_FAIL(CT_PEER_LOST, "%s gave up: %.*s (while this rank waited in %s, operation %lld)", who, len,
-		       r->reason, what, (long long)w->seq);
+	(void)CT_FAIL(CT_PEER_LOST, "%s gave up: %.*s (while this rank waited in %s, operation %lld)", who, len,
+		      r->reason, what, (long long)w->seq);
+	return ct__comm_caused_by(&s->base, q, CT_PEER_LOST);
 }
 
 /* What a peer published before it ended is complete. It is an error only if something is missing. */
@@ -144,8 +145,9 @@ static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_proces
 			return gave_up(s, w, q);
 		ct__comm_peer_text(&s->base, q, who, sizeof(who));
 		ct__work_text(w, what, sizeof(what));
-		return CT_FAIL(CT_PEER_LOST, "%s %s while this rank waited in %s (operation %lld)", who, why, what,
-			       (long long)w->seq);
+		(void)CT_FAIL(CT_PEER_LOST, "%s %s while this rank waited in %s (operation %lld)", who, why, what,
+			      (long long)w->seq);
+		return ct__comm_caused_by(&s->base, q, CT_PEER_LOST);
 	}
 	return CT_OK;
 }
@@ -174,7 +176,7 @@ static enum ct_status timed_out(struct shm *s, ct_work *w)
 	char names[512] = "its peers", who[128], what[224];
 	bool inside = false, any_inside = false;
 	size_t len = 0;
-	int n = 0;
+	int n = 0, first = 0;
 
 	if (!ct__comm_is_p2p(w->kind))
 		CT_TRY(ct__shm_coll_compare(s, w->scratch[0]));
@@ -182,6 +184,7 @@ static enum ct_status timed_out(struct shm *s, ct_work *w)
 		if (!is_late(s, w, q, &inside) || len >= sizeof(names) - 160)
 			continue;
 		any_inside |= inside;
+		first = n == 0 ? q : first;
 		ct__comm_peer_text(&s->base, q, who, sizeof(who));
 		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", n++ ? ", " : "", who);
 	}
@@ -192,6 +195,8 @@ static enum ct_status timed_out(struct shm *s, ct_work *w)
 		      : n > 1              ? "have not reached it"
 					   : "has not reached it");
 	ct_error_hint("check whether that process is stopped, swapping, or busy for longer than dist.timeout");
+	if (n > 0)
+		(void)ct__comm_caused_by(&s->base, first, CT_TIMEOUT);
 	ct__comm_attribute_failure(&s->base, w);
 	return CT_TIMEOUT;
 }
@@ -314,7 +319,8 @@ enum ct_status ct__shm_watch_open(struct shm *s)
 			if (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire) == SHM_CLOSED)
 				continue;
 			ct__comm_peer_text(&s->base, q, who, sizeof(who));
-			return CT_FAIL(CT_PEER_LOST, "%s ended while the communicator was being opened", who);
+			(void)CT_FAIL(CT_PEER_LOST, "%s ended while the communicator was being opened", who);
+			return ct__comm_caused_by(&s->base, q, CT_PEER_LOST);
 		}
 	}
 	s->spins = may_spin(s);

@@ -92,6 +92,7 @@ static void plant_row_113_no_route(struct planted *p)
 {
 	p->links[1 * N + 2].reached = false;
 	SET(p->links[1 * N + 2].error, "No route to host");
+	p->links[1 * N + 2].reason = CT_REASON_NO_ROUTE;
 }
 static void plant_row_119_firewall(struct planted *p)
 {
@@ -102,6 +103,7 @@ static void plant_rejected(struct planted *p)
 {
 	p->links[2 * N + 1].reached = false;
 	SET(p->links[2 * N + 1].error, "Connection refused");
+	p->links[2 * N + 1].reason = CT_REASON_REJECTED;
 }
 static void plant_slow_link(struct planted *p)
 {

@@ -234,6 +234,8 @@ static enum ct_status describe(const ct_replica_check *c, const int64_t *all, ui
 		"all ranks agreed after step %llu: continue from a checkpoint of that step or an earlier one (train.resume). "
 		"The cause may be faulty memory, or different kinds of CPUs; dist.check_weights=0 turns this check off",
 		(unsigned long long)c->agreed);
+	if (c->n_ranks > 2)
+		(void)ct_error_caused_by(CT_MISMATCH, peers[odd].rank, peers[odd].pid);
 	return CT_MISMATCH;
 }
 

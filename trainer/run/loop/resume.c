@@ -50,9 +50,15 @@ static const char *find_line(const char *lines, const char *key, size_t key_len,
 	return NULL;
 }
 
+static bool is_key(const char *line, size_t len, const char *key)
+{
+	return len == strlen(key) && memcmp(line, key, len) == 0;
+}
+
 /* Adds "key was theirs, is ours" for each key with different values. Keys that only one side has are skipped: usually
- * they belong to another model or data set, whose name differs as well. */
-static void list_differences(const char *theirs, const char *ours, struct ct_str *out)
+ * they belong to another model or data set, whose name differs as well. Sets *length if the length of the run differs.
+ */
+static void list_differences(const char *theirs, const char *ours, struct ct_str *out, bool *length)
 {
 	for (size_t n; *ours; ours += n + (ours[n] == '\n')) {
 		size_t key = strcspn(ours, "="), m = 0;
@@ -61,9 +67,11 @@ static void list_differences(const char *theirs, const char *ours, struct ct_str
 		if (key >= n)
 			continue;
 		const char *was = find_line(theirs, ours, key, &m);
-		if (was && (n != m || memcmp(was, ours, n) != 0))
-			ct_str_addf(out, "%s%.*s was %.*s and is now %.*s", out->len ? "; " : "", (int)key, ours,
-				    (int)(m - key - 1), was + key + 1, (int)(n - key - 1), ours + key + 1);
+		if (!was || (n == m && memcmp(was, ours, n) == 0))
+			continue;
+		*length |= is_key(ours, key, "train.epochs") || is_key(ours, key, "train.max_steps");
+		ct_str_addf(out, "%s%.*s was %.*s and is now %.*s", out->len ? "; " : "", (int)key, ours,
+			    (int)(m - key - 1), was + key + 1, (int)(n - key - 1), ours + key + 1);
 	}
 }
 
@@ -84,10 +92,10 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 {
 	struct ct_str diff = {0};
 	const char *what = NULL;
-	bool other_batch = false;
+	bool other_batch = false, other_length = false;
 
 	if (strcmp(st->config_digest, s->state.config_digest) != 0) {
-		list_differences(lines, s->config_lines, &diff);
+		list_differences(lines, s->config_lines, &diff, &other_length);
 		/* If all common keys are equal, another version of ctrain has saved the checkpoint. */
 		if (!diff.len) {
 			list_missing(lines, s->config_lines, "only in the checkpoint", &diff);
@@ -111,8 +119,7 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 			ct_error_hint(
 				"batch.global=%u continues with the same batches on any number of ranks; otherwise use another run.dir",
 				st->global_batch);
-		else if (strstr(ct_str_text(&diff), "train.epochs was") ||
-			 strstr(ct_str_text(&diff), "train.max_steps was"))
+		else if (other_length)
 			ct_error_hint(
 				"with schedule.name %s, the learning rate of each step depends on the length of the run (a constant, step or "
 				"multistep schedule could continue); use another run.dir or restore the old value",

@@ -21,6 +21,8 @@ static bool find_mute(struct ct_session *s, struct ct_failure *out)
 		if (m[i].rank != s->world.id.rank && m[i].connected && m[i].beat_age_s < 0)
 			found = i;
 	if (found >= 0) {
+		out->rank = m[found].rank;
+		out->pid = m[found].pid;
 		snprintf(out->message, sizeof(out->message),
 			 "rank %d (pid %d on host %s) has joined, but has sent no heartbeat since", m[found].rank,
 			 m[found].pid, m[found].host);
@@ -44,7 +46,7 @@ static enum ct_status name_late(struct ct_session *s)
 	ct_error_set(CT_TIMEOUT, __FILE__, __LINE__, "start: %s", f.message);
 	if (f.hint[0])
 		ct_error_hint("%s", f.hint);
-	return CT_TIMEOUT;
+	return ct_error_caused_by(CT_TIMEOUT, f.rank, f.pid);
 }
 
 /* Takes ownership of lines. */

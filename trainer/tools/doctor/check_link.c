@@ -30,12 +30,12 @@ static void explain_unreached(struct ct_finding *f, const struct ct_link_facts *
 {
 	const char *container = ct__container_advice(to);
 
-	if (strstr(l->error, "No route") || strstr(l->error, "unreachable"))
+	if (l->reason == CT_REASON_NO_ROUTE)
 		ct_finding_fix(
 			f,
 			"%scheck the route: ip route get %s; if this address is not meant for training, set dist.iface to the interface that is",
 			container, l->addr);
-	else if (strstr(l->error, "refused"))
+	else if (l->reason == CT_REASON_REJECTED)
 		ct_finding_fix(
 			f,
 			"%sa firewall on %s rejects the connection: allow TCP from all nodes, for example nft insert rule inet filter input ip saddr NETWORK accept",

@@ -32,6 +32,7 @@ struct ct_link_facts {
 	bool tried, reached;
 	char addr[64];  /* the address that was reached, or else the last one that was tried */
 	char error[96]; /* why it was not reached */
+	int64_t reason; /* the same as an enum ct_reason, if it has a value for it */
 	double rtt_ms;
 	double ahead_s;   /* the other node's clock minus the clock of this node */
 	double mib_per_s; /* 0: not measured */

@@ -51,7 +51,7 @@ static const struct member name_members[] = {MEMBER(ct_name_facts, name), MEMBER
 static const struct member link_members[] = {
 	MEMBER(ct_link_facts, tried),  MEMBER(ct_link_facts, reached), MEMBER(ct_link_facts, addr),
 	MEMBER(ct_link_facts, error),  MEMBER(ct_link_facts, rtt_ms),  MEMBER(ct_link_facts, ahead_s),
-	MEMBER(ct_link_facts, mib_per_s),
+	MEMBER(ct_link_facts, mib_per_s), MEMBER(ct_link_facts, reason),
 };
 /* clang-format on */
 

@@ -181,6 +181,13 @@ void ct_probe_close(ct_probe_listener *l)
 
 /* ---- client */
 
+static enum ct_reason reason_of(int err)
+{
+	if (err == EHOSTUNREACH || err == ENETUNREACH)
+		return CT_REASON_NO_ROUTE;
+	return err == ECONNREFUSED ? CT_REASON_REJECTED : CT_REASON_NONE;
+}
+
 static bool greet(int fd, int node, const char *nonce, struct ct_link_facts *out)
 {
 	const int64_t deadline = ct_deadline_in(ANSWER_NS), start = ct_now_ns(), wall = wall_ns();
@@ -232,6 +239,7 @@ void ct_probe_connect(const char *addr, int port, int node, const char nonce[CT_
 	snprintf(out->addr, sizeof(out->addr), "%s", addr);
 	if (ct_net_connect(addr, port, ct_deadline_in(CONNECT_NS), &fd, &err) < 0) {
 		snprintf(out->error, sizeof(out->error), "%s", err ? strerror(err) : ct_error_message());
+		out->reason = reason_of(err);
 		ct_error_clear();
 		return;
 	}
