@@ -115,49 +115,46 @@ enum ct_status ct_error_wrap(const char *fmt, ...)
 	return chain.e.status;
 }
 
-static void add_hint(const char *fmt, va_list ap) CT_PRINTF(1, 0);
-static void add_hint(const char *fmt, va_list ap)
+enum ct_status ct_error_hint(const char *fmt, ...)
 {
 	char more[sizeof(chain.e.hint)];
 	char text[sizeof(chain.e.hint)];
-	int n = vsnprintf(more, sizeof(more), fmt, ap);
+	va_list ap;
+	int n;
 
+	va_start(ap, fmt);
+	n = vsnprintf(more, sizeof(more), fmt, ap);
+	va_end(ap);
 	mark_cut(more, sizeof(more), n);
 	n = snprintf(text, sizeof(text), "%s%s%s", chain.e.hint, chain.e.hint[0] ? "; " : "", more);
 	mark_cut(text, sizeof(text), n);
 	memcpy(chain.e.hint, text, sizeof(text));
-}
-
-void ct_error_hint(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	add_hint(fmt, ap);
-	va_end(ap);
+	return chain.e.status;
 }
 
 enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...)
 {
+	char text[sizeof(chain.e.hint)];
 	va_list ap;
 
 	va_start(ap, fmt);
-	add_hint(fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	ct_error_hint("%s", text);
 	return st;
 }
 
-enum ct_status ct_error_because(enum ct_status st, enum ct_reason reason)
+enum ct_status ct_error_because(enum ct_reason reason)
 {
 	chain.e.reason = reason;
-	return st;
+	return chain.e.status;
 }
 
-enum ct_status ct_error_caused_by(enum ct_status st, int rank, int pid)
+enum ct_status ct_error_caused_by(int rank, int pid)
 {
 	chain.e.cause_rank = rank;
 	chain.e.cause_pid = pid;
-	return st;
+	return chain.e.status;
 }
 
 enum ct_reason ct_error_reason(void)

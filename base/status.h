@@ -61,21 +61,21 @@ int ct_status_exit_code(enum ct_status st);
 /* Returns the first status with this exit code, or CT_BUG. */
 enum ct_status ct_status_of_exit_code(int code);
 
-/* Starts a new chain on this thread, which replaces the existing chain if there is one, and returns `st`. Call it
- * through CT_FAIL. */
-enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...) CT_PRINTF(4, 5);
-/* Prepends a prefix to the message: "loading x.gz: <message>". Returns the chain's status. */
-enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
-/* Sets or appends the hint ("hint: ..." on its own line). */
-void ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
-/* Does the same as ct_error_hint, but in the form of an expression, for hints with arguments:
- * `return ct_error_hinted(CT_FAIL(...), "use %s", name);` */
-enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...) CT_PRINTF(2, 3);
-/* These functions add facts to the chain, and return st: `return ct_error_because(CT_FAIL(...), CT_REASON_...)`. The
- * facts are lost when a new chain starts. caused_by: the failure of another rank, with this pid, has caused the error.
+/* Starts a new chain on this thread, which replaces the existing chain if there is one. Call it through CT_FAIL. The
+ * functions below add to the chain. All of them return its status, so that the last one is what a function returns:
+ *
+ *	CT_FAIL(CT_CONFIG, "%s and %s are set", a, b);
+ *	return ct_error_hint("set only one of them");
  */
-enum ct_status ct_error_because(enum ct_status st, enum ct_reason reason);
-enum ct_status ct_error_caused_by(enum ct_status st, int rank, int pid);
+enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...) CT_PRINTF(4, 5);
+/* Prepends a prefix to the message: "loading x.gz: <message>". */
+enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
+/* Sets or appends the hint ("hint: ..." on its own line), which says what the user can do. */
+enum ct_status ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
+enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...) CT_PRINTF(2, 3);
+/* Add facts. caused_by: the failure of another rank, with this pid, has caused the error. */
+enum ct_status ct_error_because(enum ct_reason reason);
+enum ct_status ct_error_caused_by(int rank, int pid);
 enum ct_reason ct_error_reason(void);
 void ct_error_frame(const char *file, int line, const char *func);
 
@@ -105,8 +105,6 @@ void ct_error_save(struct ct_error *out);
 enum ct_status ct_error_restore(const struct ct_error *e);
 
 #define CT_FAIL(st, ...) ct_error_set((st), __FILE__, __LINE__, __VA_ARGS__)
-/* Sets the message and the hint in one call:
- * `return CT_FAIL_HINT(CT_CONFIG, "set only one", "%s and %s are set", a, b);` */
 #define CT_FAIL_HINT(st, hint, ...) ct_error_hinted(CT_FAIL((st), __VA_ARGS__), "%s", (hint))
 
 /* Returns from the calling function if `expr` failed. CT_INPROGRESS is not a failure. */

@@ -38,10 +38,9 @@ static enum ct_status read_answer(const struct ct_world *w, const char *prefix, 
 
 	snprintf(key, sizeof(key), "%s/%d", prefix, w->peers[q].rank);
 	if (ct_store_get(w->store, key, deadline_ns, &value, &len) < 0) {
-		enum ct_status st = ct_error_wrap("rank %d (pid %d on %s) has not opened the communicator",
-						  w->peers[q].rank, w->peers[q].pid, w->peers[q].host);
-
-		return ct_error_caused_by(st, w->peers[q].rank, w->peers[q].pid);
+		ct_error_wrap("rank %d (pid %d on %s) has not opened the communicator", w->peers[q].rank,
+			      w->peers[q].pid, w->peers[q].host);
+		return ct_error_caused_by(w->peers[q].rank, w->peers[q].pid);
 	}
 	memset(out, 0, sizeof(*out));
 	memcpy(out, value, len < sizeof(*out) ? len : sizeof(*out));

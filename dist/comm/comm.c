@@ -170,7 +170,7 @@ enum ct_status ct__comm_die(ct_comm *c)
 
 	ct_error_save(&e);
 	if (e.status >= 0) {
-		(void)CT_FAIL(CT_COMM, "%s communicator failed", c->ops->name);
+		CT_FAIL(CT_COMM, "%s communicator failed", c->ops->name);
 		ct_error_save(&e);
 	}
 	ct__comm_die_of(c, &e);
@@ -196,11 +196,11 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 		}
 		/* Preserve the error chain of the caller's thread. */
 		ct_error_save(&keep);
-		(void)CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s%s%s", why->message,
-			      where, here);
+		CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s%s%s", why->message, where,
+			here);
 		if (why->hint[0])
 			ct_error_hint("%s", why->hint);
-		(void)ct_error_caused_by(CT_PEER_LOST, why->rank, why->pid);
+		ct_error_caused_by(why->rank, why->pid);
 		ct_error_save(&e);
 		ct_error_clear();
 		if (keep.status < 0)
@@ -261,7 +261,7 @@ void ct__comm_attribute_failure(ct_comm *c, const ct_work *w)
 		(void)ct_error_restore(&e);
 		return;
 	}
-	(void)CT_FAIL(CT_TIMEOUT, "%s; %s", e.message, f.message);
-	(void)ct_error_caused_by(CT_TIMEOUT, f.rank, f.pid);
+	CT_FAIL(CT_TIMEOUT, "%s; %s", e.message, f.message);
+	ct_error_caused_by(f.rank, f.pid);
 	ct_error_hint("%s", f.hint[0] ? f.hint : e.hint);
 }

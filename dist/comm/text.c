@@ -39,7 +39,7 @@ void ct__comm_peer_text(const ct_comm *c, int q, char *buf, size_t len)
 
 enum ct_status ct__comm_caused_by(const ct_comm *c, int q, enum ct_status st)
 {
-	return c->world->peers ? ct_error_caused_by(st, c->world->peers[q].rank, c->world->peers[q].pid) : st;
+	return c->world->peers ? ct_error_caused_by(c->world->peers[q].rank, c->world->peers[q].pid) : st;
 }
 
 void ct__comm_op_text(const ct_comm *c, enum ct_comm_kind kind, enum ct_dtype t, enum ct_redop op, uint64_t n, int root,

@@ -215,9 +215,8 @@ static enum ct_status name_missing(struct ct_world *w, double waited_s)
 		ct_str_add(&nodes, ")");
 		ct_roll_release(&roll);
 	}
-	(void)CT_FAIL(CT_TIMEOUT, "after %.1f s, %d of %d ranks are missing: %s%s%s%s", waited_s, n_missing,
-		      w->id.world, ct_str_text(&missing), n_missing > TABLE_ROWS ? ", ..." : "", ct_str_text(&nodes),
-		      ct_str_text(&table));
+	CT_FAIL(CT_TIMEOUT, "after %.1f s, %d of %d ranks are missing: %s%s%s%s", waited_s, n_missing, w->id.world,
+		ct_str_text(&missing), n_missing > TABLE_ROWS ? ", ..." : "", ct_str_text(&nodes), ct_str_text(&table));
 	ct_error_hint(
 		"check the output of the missing ranks: they must have started, and their hosts must be able to reach %s",
 		w->id.init);
@@ -235,10 +234,9 @@ static enum ct_status check_introduction(const struct ct_world *w, const struct 
 	if (h->world == w->id.world)
 		return CT_OK;
 	ct_member_text(who, sizeof(who), h->peer.rank, h->peer.pid, h->peer.host);
-	(void)CT_FAIL(CT_MISMATCH, "%s was started for a world of %d ranks, but rank 0 for %d", who, h->world,
-		      w->id.world);
+	CT_FAIL(CT_MISMATCH, "%s was started for a world of %d ranks, but rank 0 for %d", who, h->world, w->id.world);
 	ct_error_hint("start all ranks with the same number of processes and nodes");
-	return ct_error_caused_by(CT_MISMATCH, h->peer.rank, h->peer.pid);
+	return ct_error_caused_by(h->peer.rank, h->peer.pid);
 }
 
 /* Prints which ranks have joined. Our launcher does this itself. */
@@ -370,10 +368,9 @@ static enum ct_status receive_list(struct ct_world *w, int64_t deadline_ns, stru
 		read_listed(&r, i, all);
 	ct_free(text);
 	if (world != (uint32_t)w->id.world) {
-		(void)CT_FAIL(CT_MISMATCH, "rank %d was started for a world of %d ranks, but rank 0 for %u", w->id.rank,
-			      w->id.world, (unsigned)world);
-		ct_error_hint("start all ranks with the same number of processes and nodes");
-		return CT_MISMATCH;
+		CT_FAIL(CT_MISMATCH, "rank %d was started for a world of %d ranks, but rank 0 for %u", w->id.rank,
+			w->id.world, (unsigned)world);
+		return ct_error_hint("start all ranks with the same number of processes and nodes");
 	}
 	return ct_wire_done(&r) ? CT_OK : CT_FAIL(CT_COMM, "rank 0's list of ranks cannot be read");
 }
@@ -407,12 +404,10 @@ static enum ct_status fix_loopback(struct ct_world *w, struct introduction *all,
 	if (!spans_networks(all, w->id.world))
 		return CT_OK;
 	if (!target) {
-		(void)CT_FAIL(CT_COMM,
-			      "the ranks are on several hosts, but all of them have reached %s through loopback",
-			      w->id.init);
-		ct_error_hint(
+		CT_FAIL(CT_COMM, "the ranks are on several hosts, but all of them have reached %s through loopback",
+			w->id.init);
+		return ct_error_hint(
 			"check whether the port is forwarded, and use the address that rank 0 has on the network (--master-addr)");
-		return CT_COMM;
 	}
 	if (ct_net_is_loopback(me->peer.addr)) {
 		CT_TRY(ct_net_route_source(target, me->peer.addr, sizeof(me->peer.addr)));

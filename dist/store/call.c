@@ -245,9 +245,9 @@ static enum ct_status reply_failed(const ct_store *s, struct ct_call *c)
 	if (st == CT_PEER_LOST && s->failed)
 		(void)ct_failure_raise(&s->failure);
 	else if (c->body && !r.bad)
-		(void)CT_FAIL(st, "%s", text);
+		CT_FAIL(st, "%s", text);
 	else
-		(void)CT_FAIL(st, "the store refused a request: %s", ct_status_text(st));
+		CT_FAIL(st, "the store refused a request: %s", ct_status_text(st));
 	ct_free(c->body);
 	c->body = NULL;
 	return st;
@@ -258,9 +258,8 @@ static enum ct_status no_answer(const ct_store *s)
 	char owner[CT_MEMBER_TEXT];
 
 	ct_member_text(owner, sizeof(owner), s->owner_rank, s->owner_pid, s->owner_host);
-	(void)CT_FAIL(CT_TIMEOUT, "no answer in time from the store at %s port %d, served by %s", s->host, s->port,
-		      owner);
-	return ct_error_caused_by(CT_TIMEOUT, s->owner_rank, s->owner_pid);
+	CT_FAIL(CT_TIMEOUT, "no answer in time from the store at %s port %d, served by %s", s->host, s->port, owner);
+	return ct_error_caused_by(s->owner_rank, s->owner_pid);
 }
 
 enum ct_status ct__call_do(ct_store *s, struct ct_str *b, const void *extra, size_t extra_len, int64_t deadline_ns,

@@ -71,8 +71,8 @@ void ct_failure_server_gone(struct ct_failure *f, int rank, int pid, const char 
 
 enum ct_status ct_failure_raise(const struct ct_failure *f)
 {
-	(void)CT_FAIL(CT_PEER_LOST, "%s", f->message);
+	CT_FAIL(CT_PEER_LOST, "%s", f->message);
 	if (f->hint[0])
 		ct_error_hint("%s", f->hint);
-	return ct_error_caused_by(CT_PEER_LOST, f->rank, f->pid);
+	return ct_error_caused_by(f->rank, f->pid);
 }

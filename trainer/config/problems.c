@@ -105,13 +105,13 @@ enum ct_status ct__problems_status(const struct ct_problems *p)
 		return CT_OK;
 	CT_TRY(ct_str_status(&p->text));
 	if (p->n == 1)
-		(void)CT_FAIL(CT_CONFIG, "%s", ct_str_text(&p->text));
+		CT_FAIL(CT_CONFIG, "%s", ct_str_text(&p->text));
 	else if (p->n <= CT_MAX_PROBLEMS)
-		(void)CT_FAIL(CT_CONFIG, "%s\n%zu mistakes", ct_str_text(&p->text), p->n);
+		CT_FAIL(CT_CONFIG, "%s\n%zu mistakes", ct_str_text(&p->text), p->n);
 	else
-		(void)CT_FAIL(CT_CONFIG, "%s\nand %zu more problems; %zu mistakes in all", ct_str_text(&p->text),
-			      p->n - CT_MAX_PROBLEMS, p->n);
-	return ct_error_because(CT_CONFIG, CT_REASON_PROBLEMS);
+		CT_FAIL(CT_CONFIG, "%s\nand %zu more problems; %zu mistakes in all", ct_str_text(&p->text),
+			p->n - CT_MAX_PROBLEMS, p->n);
+	return ct_error_because(CT_REASON_PROBLEMS);
 }
 
 void ct__problems_release(struct ct_problems *p)

@@ -31,22 +31,21 @@ static enum ct_status set_listed(const struct ct_config *c, int n_classes, float
 	const struct ct_str_list *l = &c->train.class_weights;
 	const char *where = ct_config_origin(c, "train.class_weights");
 
-	if (l->n != n_classes)
-		return ct_error_because(
-			CT_FAIL_HINT(CT_CONFIG,
-				     "write one number for each class, in the order of the class names, or auto",
-				     "%s: error: train.class_weights has %d entries, but there are %d classes", where,
-				     l->n, n_classes),
-			CT_REASON_PROBLEMS);
+	if (l->n != n_classes) {
+		CT_FAIL(CT_CONFIG, "%s: error: train.class_weights has %d entries, but there are %d classes", where,
+			l->n, n_classes);
+		ct_error_hint("write one number for each class, in the order of the class names, or auto");
+		return ct_error_because(CT_REASON_PROBLEMS);
+	}
 	for (int k = 0; k < n_classes; k++) {
 		double v;
 
-		if (ct_parse_f64(l->v[k], &v) != CT_OK || !(v > 0) || v > 1e6)
-			return ct_error_because(
-				CT_FAIL(CT_CONFIG,
-					"%s: error: train.class_weights: \"%s\" is not a number above 0 and up to 1000000",
-					where, l->v[k]),
-				CT_REASON_PROBLEMS);
+		if (ct_parse_f64(l->v[k], &v) != CT_OK || !(v > 0) || v > 1e6) {
+			CT_FAIL(CT_CONFIG,
+				"%s: error: train.class_weights: \"%s\" is not a number above 0 and up to 1000000",
+				where, l->v[k]);
+			return ct_error_because(CT_REASON_PROBLEMS);
+		}
 		w[k] = (float)v;
 	}
 	return CT_OK;
@@ -75,10 +74,11 @@ enum ct_status ct_plan_class_weights(const struct ct_config *c, const ct_dataset
 	*out = NULL;
 	if (l->n == 0)
 		return CT_OK;
-	if (n_classes == 0)
-		return ct_error_because(CT_FAIL(CT_CONFIG, "%s: error: train.class_weights requires class labels",
-						ct_config_origin(c, "train.class_weights")),
-					CT_REASON_PROBLEMS);
+	if (n_classes == 0) {
+		CT_FAIL(CT_CONFIG, "%s: error: train.class_weights requires class labels",
+			ct_config_origin(c, "train.class_weights"));
+		return ct_error_because(CT_REASON_PROBLEMS);
+	}
 	CT_TRY_ALLOC(*out = CT_NEW_ARRAY(float, (size_t)n_classes));
 	n_of = CT_NEW_ARRAY(uint32_t, (size_t)n_classes);
 	st = n_of ? count(train, n_of) : CT_NOMEM;

@@ -116,8 +116,8 @@ enum ct_status ct_plan_check_data(const struct ct_config *c)
 	if (st == CT_OK)
 		st = ct_str_status(&r.lines);
 	if (st == CT_OK && r.status < 0) {
-		ct_error_set(r.status, __FILE__, __LINE__, "%s", ct_str_text(&r.lines));
-		(void)ct_error_because(r.status, CT_REASON_PROBLEMS);
+		CT_FAIL(r.status, "%s", ct_str_text(&r.lines));
+		ct_error_because(CT_REASON_PROBLEMS);
 		if (r.hint[0])
 			ct_error_hint("%s", r.hint);
 		st = r.status;

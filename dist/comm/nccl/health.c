@@ -73,8 +73,8 @@ static enum ct_status heed(struct comm_nccl *n, const char *what)
 	CT_TRY(ct_store_get(store, key, ct_deadline_in(ASK_NS), &value, &len));
 	memcpy(&a, value, len < sizeof(a) ? len : sizeof(a));
 	ct_free(value);
-	(void)CT_FAIL((enum ct_status)a.status, "%.*s", (int)sizeof(a.text) - 1, a.text);
-	(void)ct_error_caused_by((enum ct_status)a.status, a.rank, a.pid);
+	CT_FAIL((enum ct_status)a.status, "%.*s", (int)sizeof(a.text) - 1, a.text);
+	ct_error_caused_by(a.rank, a.pid);
 	if (a.status == CT_MISMATCH)
 		ct_error_hint(CT_COMM_MISMATCH_HINT);
 	return (enum ct_status)a.status;
@@ -243,7 +243,7 @@ enum ct_status ct__nccl_healthy(struct comm_nccl *n)
 
 enum ct_status ct__nccl_timed_out(struct comm_nccl *n, int64_t number, const char *what)
 {
-	(void)CT_FAIL(CT_TIMEOUT, "%s has not finished within %.1f s", what, (double)n->base.opts.timeout_ns * 1e-9);
+	CT_FAIL(CT_TIMEOUT, "%s has not finished within %.1f s", what, (double)n->base.opts.timeout_ns * 1e-9);
 	ct_error_hint("check whether a process is stopped, or busy for longer than dist.timeout");
 	ct__comm_attribute_failure(&n->base, &(ct_work){.number = number});
 	return CT_TIMEOUT;

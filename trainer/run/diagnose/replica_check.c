@@ -224,8 +224,7 @@ static enum ct_status describe(const ct_replica_check *c, const int64_t *all, ui
 	if (n_others > 1 || c->n_ranks == 2)
 		snprintf(rest, sizeof(rest), "rank %d (pid %d on %s)", peers[normal].rank, peers[normal].pid,
 			 peers[normal].host);
-	(void)CT_FAIL(
-		CT_MISMATCH,
+	CT_FAIL(CT_MISMATCH,
 		"rank %d (pid %d on %s) differs from %s after step %llu: the first difference is in %s of %s; %d of %d tensors differ",
 		peers[odd].rank, peers[odd].pid, peers[odd].host, rest, (unsigned long long)step, d.state->name,
 		d.state->buffers ? ct_graph_buffer(c->s->graph, d.part)->name : ct_session_slice_name(c->s, d.part),
@@ -235,7 +234,7 @@ static enum ct_status describe(const ct_replica_check *c, const int64_t *all, ui
 		"The cause may be faulty memory, or different kinds of CPUs; dist.check_weights=0 turns this check off",
 		(unsigned long long)c->agreed);
 	if (c->n_ranks > 2)
-		(void)ct_error_caused_by(CT_MISMATCH, peers[odd].rank, peers[odd].pid);
+		ct_error_caused_by(peers[odd].rank, peers[odd].pid);
 	return CT_MISMATCH;
 }
 

@@ -43,10 +43,10 @@ static enum ct_status name_late(struct ct_session *s)
 	ct_error_save(&late);
 	if (ct_world_attribute_failure(&s->world, &(struct ct_waiting){.seq = -1}, &f) != CT_OK && !find_mute(s, &f))
 		return ct_error_restore(&late);
-	ct_error_set(CT_TIMEOUT, __FILE__, __LINE__, "start: %s", f.message);
+	CT_FAIL(CT_TIMEOUT, "start: %s", f.message);
 	if (f.hint[0])
 		ct_error_hint("%s", f.hint);
-	return ct_error_caused_by(CT_TIMEOUT, f.rank, f.pid);
+	return ct_error_caused_by(f.rank, f.pid);
 }
 
 /* Takes ownership of lines. */
@@ -151,9 +151,9 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 		ct_watchdog_add_comm(s->watchdog, s->norm_comm);
 	if (ct_comm_is_cooperative(s->norm_comm))
 		return CT_OK;
-	return CT_FAIL_HINT(CT_UNSUPPORTED, "use dist.backend=shm, which does not block them",
-			    "model.bn=sync on a %s device: the communicator %s would block its streams",
-			    ct_device_kind(s->device), ct_comm_name(s->norm_comm));
+	CT_FAIL(CT_UNSUPPORTED, "model.bn=sync on a %s device: the communicator %s would block its streams",
+		ct_device_kind(s->device), ct_comm_name(s->norm_comm));
+	return ct_error_hint("use dist.backend=shm, which does not block them");
 }
 
 /* Fails if another rank uses the same GPU, unless the config requests this. The indexes do not show it, because each
@@ -179,9 +179,9 @@ static enum ct_status claim_gpu(struct ct_session *s)
 	if (n_users == 1)
 		return ct_store_set(s->world.store, key, owner, strlen(owner) + 1);
 	CT_TRY(ct_store_get(s->world.store, key, ct_deadline_in(10 * CT_SEC), &other, &len));
-	enum ct_status st = ct_error_hinted(
-		CT_FAIL(CT_NO_DEVICE, "rank %d would share GPU %d (%s) with rank %s", s->world.id.rank, info.index,
-			info.uuid, other),
+	CT_FAIL(CT_NO_DEVICE, "rank %d would share GPU %d (%s) with rank %s", s->world.id.rank, info.index, info.uuid,
+		other);
+	enum ct_status st = ct_error_hint(
 		"start at most one rank for each GPU; to share GPUs on purpose, list them repeatedly: launch.devices=0,0");
 	ct_free(other);
 	return st;
