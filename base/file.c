@@ -35,7 +35,7 @@ enum ct_status ct__file_fail(enum ct_status st, const char *doing, const char *p
 {
 	int err = errno;
 
-	(void)CT_FAIL(st, "cannot %s %s: %s", doing, path, strerror(err));
+	CT_FAIL(st, "cannot %s %s: %s", doing, path, strerror(err));
 	ct_hint_errno(err);
 	return st;
 }
@@ -300,9 +300,9 @@ enum ct_status ct_file_still_at(int fd, const char *path)
 	if (lstat(path, &now) == 0 && opened.st_dev == now.st_dev && opened.st_ino == now.st_ino)
 		return CT_OK;
 	if (lstat(path, &now) == 0)
-		(void)CT_FAIL(CT_IO, "%s was replaced by another file while it was in use", path);
+		CT_FAIL(CT_IO, "%s was replaced by another file while it was in use", path);
 	else if (errno == ENOENT || errno == ENOTDIR)
-		(void)CT_FAIL(CT_IO, "%s was removed or renamed while it was in use", path);
+		CT_FAIL(CT_IO, "%s was removed or renamed while it was in use", path);
 	else
 		return ct__file_fail(CT_IO, "stat", path);
 	ct_error_hint("anything written to it now would be lost: do not change the directory while ctrain is running");

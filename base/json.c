@@ -103,7 +103,7 @@ enum ct_status ct_json_parse(const char *text, size_t len, const char *where, ct
 	if (!j) {
 		/* jansson quotes the input in its message. */
 		ct_str_add_escaped(&why, e.text, strlen(e.text), JSON_ERROR_TEXT_LENGTH);
-		(void)CT_FAIL(CT_DATA, "%s:%d:%d: not valid JSON: %s", where, e.line, e.column, ct_str_text(&why));
+		CT_FAIL(CT_DATA, "%s:%d:%d: not valid JSON: %s", where, e.line, e.column, ct_str_text(&why));
 		ct_str_release(&why);
 		return CT_DATA;
 	}

@@ -59,7 +59,7 @@ static enum ct_status parse_level(const char *word, size_t len, enum ct_log_leve
 	}
 	CT_TRY_ALLOC(copy = ct_strndup(word, len));
 	near = ct_suggest(copy, level_names, CT_ARRAY_LEN(level_names));
-	(void)CT_FAIL(CT_CONFIG, "unknown log level \"%.40s\"", copy);
+	CT_FAIL(CT_CONFIG, "unknown log level \"%.40s\"", copy);
 	if (near)
 		ct_error_hint("did you mean \"%s\"?", near);
 	else

@@ -38,9 +38,9 @@ static void *out_of_memory(size_t n, size_t size)
 	size_t bytes;
 
 	if (product(n, size, &bytes))
-		(void)CT_FAIL(CT_NOMEM, "out of memory: cannot allocate %s", ct_bytes_text(bytes, text));
+		CT_FAIL(CT_NOMEM, "out of memory: cannot allocate %s", ct_bytes_text(bytes, text));
 	else
-		(void)CT_FAIL(CT_NOMEM, "out of memory: cannot allocate %zu x %zu bytes", n, size);
+		CT_FAIL(CT_NOMEM, "out of memory: cannot allocate %zu x %zu bytes", n, size);
 	ct_error_hint("use a smaller batch or model, or fewer ranks on this host");
 	return NULL;
 }

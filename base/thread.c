@@ -28,9 +28,8 @@ enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn
 	err = pthread_create(&t->id, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err != 0) {
-		(void)CT_FAIL(CT_NOMEM, "cannot start thread \"%s\": %s", name, strerror(err));
-		ct_error_hint("check the limits on processes (ulimit -u, pids.max of the cgroup)");
-		return CT_NOMEM;
+		CT_FAIL(CT_NOMEM, "cannot start thread \"%s\": %s", name, strerror(err));
+		return ct_error_hint("check the limits on processes (ulimit -u, pids.max of the cgroup)");
 	}
 	t->running = true;
 	memcpy(short_name, name, strnlen(name, sizeof(short_name) - 1));

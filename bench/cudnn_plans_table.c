@@ -89,8 +89,8 @@ static enum ct_status differs(const struct plans_table *t, const char *old, cons
 		line += *old == '\n';
 	if (*old == *now || (!*now && !t->all))
 		return CT_OK;
-	return CT_FAIL_HINT(CT_DATA, "if that is intended, make the table again with build/release/bench/cudnn_plans",
-			    "%s: line %d is not what the engine and cuDNN give now", t->path, line);
+	CT_FAIL(CT_DATA, "%s: line %d is not what the engine and cuDNN give now", t->path, line);
+	return ct_error_hint("if that is intended, make the table again with build/release/bench/cudnn_plans");
 }
 
 static enum ct_status compare(const struct plans_table *t, const struct ct_str *now)

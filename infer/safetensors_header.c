@@ -16,7 +16,7 @@ enum ct_status ct__st_fail(enum ct_status status, const char *where, const char 
 	va_start(ap, fmt);
 	ct_str_addv(&text, fmt, ap);
 	va_end(ap);
-	(void)CT_FAIL(status, "%s: tensor \"%s\" %s", where, ct_str_text(&shown), ct_str_text(&text));
+	CT_FAIL(status, "%s: tensor \"%s\" %s", where, ct_str_text(&shown), ct_str_text(&text));
 	ct_str_release(&text);
 	ct_str_release(&shown);
 	return status;

@@ -52,12 +52,10 @@ static enum ct_status check_batch_norm(const ct_graph *g, int n)
 		const struct ct_node *node = ct_graph_node(g, id);
 
 		if (node->op == CT_OP_BATCH_NORM && n == 1 && node->shape.h * node->shape.w == 1) {
-			enum ct_status st = CT_FAIL(
-				CT_CONFIG, "%s: batch norm has only one value per channel in a batch of one row",
+			CT_FAIL(CT_CONFIG, "%s: batch norm has only one value per channel in a batch of one row",
 				node->name);
 
-			ct_error_hint("train with at least 2 samples per rank in every batch (batch.per_rank)");
-			return st;
+			return ct_error_hint("train with at least 2 samples per rank in every batch (batch.per_rank)");
 		}
 	}
 	return CT_OK;

@@ -66,9 +66,8 @@ static enum ct_status no_engine(const char *name, const ct_device *device, const
 		if (available && len < sizeof(list))
 			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", len ? ", " : "", other);
 	}
-	(void)CT_FAIL(st, "engine \"%s\" is not available: %s", name, why);
-	ct_error_hint("available engines: %s", list);
-	return st;
+	CT_FAIL(st, "engine \"%s\" is not available: %s", name, why);
+	return ct_error_hint("available engines: %s", list);
 }
 
 /* Returns NULL if the engine supports the device, otherwise the reason why it does not. */
@@ -115,10 +114,8 @@ static enum ct_status check_precision(const struct ct_engine_ops *ops, enum ct_p
 
 	if (p == CT_PRECISION_FP32 || (ops->precision && ops->precision(p, why, sizeof(why))))
 		return CT_OK;
-	enum ct_status st =
-		CT_FAIL(CT_UNSUPPORTED, "precision %s: the engine \"%s\" %s", ct_precision_name(p), ops->name, why);
-	ct_error_hint("use precision=fp32: every engine computes in it");
-	return st;
+	CT_FAIL(CT_UNSUPPORTED, "precision %s: the engine \"%s\" %s", ct_precision_name(p), ops->name, why);
+	return ct_error_hint("use precision=fp32: every engine computes in it");
 }
 
 enum ct_status ct_engine_check_precision(const ct_engine *e, enum ct_precision p)
@@ -153,8 +150,8 @@ static enum ct_status cannot_compute(const struct ct_engine_ops *ops, const ct_d
 	struct ct_str hint = {0};
 
 	suggest(ops, d, node->op, p, &hint); /* clears the error chain, so it comes first */
-	(void)CT_FAIL(CT_UNSUPPORTED, "%s: the engine \"%s\" does not compute %s in %s", node->name, ops->name,
-		      ct_op_name(node->op), ct_precision_name(p));
+	CT_FAIL(CT_UNSUPPORTED, "%s: the engine \"%s\" does not compute %s in %s", node->name, ops->name,
+		ct_op_name(node->op), ct_precision_name(p));
 	ct_error_hint("%s", ct_str_text(&hint));
 	ct_str_release(&hint);
 	return CT_UNSUPPORTED;

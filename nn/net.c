@@ -153,10 +153,11 @@ static enum ct_status check_stage(const ct_engine *e, const ct_graph *g, const s
 	if (stage && !e->ops->stages)
 		return CT_FAIL(CT_UNSUPPORTED, "the engine \"%s\" cannot compute the stages of a pipeline",
 			       e->ops->name);
-	if (stage && o->precision == CT_PRECISION_FP16)
-		return CT_FAIL_HINT(
-			CT_UNSUPPORTED, "use precision bf16",
+	if (stage && o->precision == CT_PRECISION_FP16) {
+		CT_FAIL(CT_UNSUPPORTED,
 			"a pipeline cannot compute in precision fp16: its stages would have different loss scales");
+		return ct_error_hint("use precision bf16");
+	}
 	return CT_OK;
 }
 

@@ -77,7 +77,7 @@ static enum ct_status unknown_kind(const char *name)
 	for (size_t i = 0; i < CT_ARRAY_LEN(kinds); i++)
 		names[i] = kinds[i].name;
 	const char *near = ct_suggest(name, names, CT_ARRAY_LEN(names));
-	(void)CT_FAIL(CT_CONFIG, "unknown device kind \"%.40s\"", name);
+	CT_FAIL(CT_CONFIG, "unknown device kind \"%.40s\"", name);
 	if (near)
 		ct_error_hint("did you mean \"%s\"?", near);
 	else
@@ -109,9 +109,9 @@ static enum ct_status need(const char *name, int index, const struct ct_device_o
 		return CT_OK;
 	list_devices(&list);
 	if (*n == 0)
-		(void)CT_FAIL(CT_NO_DEVICE, "no %s device: %s", name, why);
+		CT_FAIL(CT_NO_DEVICE, "no %s device: %s", name, why);
 	else
-		(void)CT_FAIL(CT_NO_DEVICE, "no %s device %d (valid indexes: 0 to %d)", name, index, *n - 1);
+		CT_FAIL(CT_NO_DEVICE, "no %s device %d (valid indexes: 0 to %d)", name, index, *n - 1);
 	ct_error_hint("available devices: %s", ct_str_text(&list));
 	ct_str_release(&list);
 	return CT_NO_DEVICE;

@@ -52,9 +52,8 @@ static enum ct_status find(const char *first, const char *name, char **path)
 			ct_free(candidate);
 	}
 	if (!*path) {
-		(void)CT_FAIL(CT_UNSUPPORTED,
-			      "cannot find %s in %s (the directory of the program) or in " CT_MODULE_PLACE, name,
-			      own ? own : "an unknown directory (/proc/self/exe cannot be read)");
+		CT_FAIL(CT_UNSUPPORTED, "cannot find %s in %s (the directory of the program) or in " CT_MODULE_PLACE,
+			name, own ? own : "an unknown directory (/proc/self/exe cannot be read)");
 		ct_error_hint(
 			"ctrain and this module are built and installed together: do not move one without the other");
 	}
@@ -65,11 +64,11 @@ static enum ct_status find(const char *first, const char *name, char **path)
 static enum ct_status check_head(const char *name, const struct ct_module_head *head)
 {
 	if (head->abi != CT_MODULE_ABI)
-		(void)CT_FAIL(CT_UNSUPPORTED, "%s has module interface %u, but this program has %d", name,
-			      (unsigned)head->abi, CT_MODULE_ABI);
+		CT_FAIL(CT_UNSUPPORTED, "%s has module interface %u, but this program has %d", name,
+			(unsigned)head->abi, CT_MODULE_ABI);
 	else if (strncmp(head->build, CT_BUILD_ID, sizeof(head->build)) != 0)
-		(void)CT_FAIL(CT_UNSUPPORTED, "%s is from build %.*s, but this program is from build %s", name,
-			      (int)sizeof(head->build) - 1, head->build, CT_BUILD_ID);
+		CT_FAIL(CT_UNSUPPORTED, "%s is from build %.*s, but this program is from build %s", name,
+			(int)sizeof(head->build) - 1, head->build, CT_BUILD_ID);
 	else
 		return CT_OK;
 	ct_error_hint("build and install the program together with its modules");

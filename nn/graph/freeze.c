@@ -52,9 +52,9 @@ static enum ct_status freeze_matching(ct_graph *g, const char *pattern)
 	}
 	if (n > 0)
 		return CT_OK;
-	return ct_error_hinted(CT_FAIL(CT_CONFIG, "no parameter of the model matches \"%s\"", pattern),
-			       "the names are %s ... %s; write * for any string, or backbone for all but the head",
-			       g->params[0].name, g->params[g->n_params - 1].name);
+	CT_FAIL(CT_CONFIG, "no parameter of the model matches \"%s\"", pattern);
+	return ct_error_hint("the names are %s ... %s; write * for any string, or backbone for all but the head",
+			     g->params[0].name, g->params[g->n_params - 1].name);
 }
 
 enum ct_status ct_graph_freeze(ct_graph *g, const char *const *patterns, int n, bool fix_stats)

@@ -14,8 +14,6 @@ enum ct_status ct_norm_check_count(const struct ct_node *node, double count)
 {
 	if (count >= 2)
 		return CT_OK;
-	enum ct_status st =
-		CT_FAIL(CT_CONFIG, "%s: batch norm has only one value per channel in a batch of one row", node->name);
-	ct_error_hint("use at least 2 samples in every batch, counting all ranks (batch.per_rank)");
-	return st;
+	CT_FAIL(CT_CONFIG, "%s: batch norm has only one value per channel in a batch of one row", node->name);
+	return ct_error_hint("use at least 2 samples in every batch, counting all ranks (batch.per_rank)");
 }

@@ -262,19 +262,15 @@ enum ct_status ct__model_layers(ct_graph *g, const struct ct_model_spec *spec, i
 	}
 	struct ct_shape s = ct_graph_node(g, x)->shape;
 	if (spec->n_outputs == 0 && (s.h != 1 || s.w != 1)) {
-		enum ct_status st = CT_FAIL(
-			CT_CONFIG, "the output of the last layer is %dx%dx%d, but it must be a vector", s.c, s.h, s.w);
+		CT_FAIL(CT_CONFIG, "the output of the last layer is %dx%dx%d, but it must be a vector", s.c, s.h, s.w);
 
-		ct_error_hint("end the list with \"linear N\", where N is the number of classes");
-		return st;
+		return ct_error_hint("end the list with \"linear N\", where N is the number of classes");
 	}
 	if (spec->n_outputs > 0 && (s.c != spec->n_outputs || s.h != 1 || s.w != 1)) {
-		enum ct_status st =
-			CT_FAIL(CT_CONFIG, "the output of the last layer is %dx%dx%d, but the data needs %d output%s",
-				s.c, s.h, s.w, spec->n_outputs, ct_plural(spec->n_outputs));
+		CT_FAIL(CT_CONFIG, "the output of the last layer is %dx%dx%d, but the data needs %d output%s", s.c, s.h,
+			s.w, spec->n_outputs, ct_plural(spec->n_outputs));
 
-		ct_error_hint("end the list with \"linear %d\"", spec->n_outputs);
-		return st;
+		return ct_error_hint("end the list with \"linear %d\"", spec->n_outputs);
 	}
 	*last = x;
 	return CT_OK;

@@ -37,15 +37,16 @@ enum ct_status ct_lr_factors_check(const char *const *rules, int n, const ct_gra
 	for (int i = 0; i < n; i++) {
 		struct rule r;
 
-		if (!parse(rules[i], &r))
-			return CT_FAIL_HINT(CT_CONFIG,
-					    "write PATTERN=FACTOR with a factor above 0, for example \"fc.*=10\"",
-					    "\"%s\" is not a factor of the learning rate", rules[i]);
-		if (g && !matches_any(g, r.pattern))
-			return ct_error_hinted(
-				CT_FAIL(CT_CONFIG, "no parameter of the model matches \"%s\"", r.pattern),
+		if (!parse(rules[i], &r)) {
+			CT_FAIL(CT_CONFIG, "\"%s\" is not a factor of the learning rate", rules[i]);
+			return ct_error_hint("write PATTERN=FACTOR with a factor above 0, for example \"fc.*=10\"");
+		}
+		if (g && !matches_any(g, r.pattern)) {
+			CT_FAIL(CT_CONFIG, "no parameter of the model matches \"%s\"", r.pattern);
+			return ct_error_hint(
 				"the names are %s ... %s; write * for any string, or backbone for all but the head",
 				ct_graph_param(g, 0)->name, ct_graph_param(g, ct_graph_n_params(g) - 1)->name);
+		}
 	}
 	return CT_OK;
 }

@@ -70,7 +70,8 @@ static enum ct_status cuda_check(int index)
 	CT_TRY(ct_cuda_check(read_capability(index, &major, &minor), "cudaDeviceGetAttribute"));
 	if (major >= CT__CUDA_MIN_MAJOR)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_NO_DEVICE, CT__CUDA_NEEDS, "it has compute capability %d.%d", major, minor);
+	CT_FAIL(CT_NO_DEVICE, "it has compute capability %d.%d", major, minor);
+	return ct_error_hint("%s", CT__CUDA_NEEDS);
 }
 
 static enum ct_status cuda_open(int index, ct_device **out)

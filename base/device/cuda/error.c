@@ -79,7 +79,7 @@ enum ct_status ct_cuda_check(int error, const char *what)
 	if (st == CT_OK)
 		return CT_OK;
 	(void)cudaGetLastError(); /* an error that is not sticky is reported once */
-	(void)CT_FAIL(st, "CUDA: %s: %s: %s", what, cudaGetErrorName(e), cudaGetErrorString(e));
+	CT_FAIL(st, "CUDA: %s: %s: %s", what, cudaGetErrorName(e), cudaGetErrorString(e));
 	if (hint_of(e))
 		ct_error_hint("%s", hint_of(e));
 	return st;

@@ -47,7 +47,7 @@ static void finish(ct__plan_search *s, size_t i, enum ct_status st)
 	struct result *r = &s->results[i];
 
 	if (st < 0) {
-		(void)ct_error_wrap("%s", s->choices[i]->name);
+		ct_error_wrap("%s", s->choices[i]->name);
 		ct_error_save(&r->error);
 		ct_error_clear();
 	}

@@ -9,10 +9,9 @@ enum ct_status ct__onednn_prim(struct onednn_program *p, int node, const struct 
 	if (*out)
 		return CT_OK;
 	const struct ct_node *n = ct_graph_node(p->base.graph, node);
-	enum ct_status st = CT_FAIL(CT_UNSUPPORTED, "%s: %s has no implementation of this %s", n->name,
-				    ct__dnnl_version(), ct_op_name(n->op));
-	ct_error_hint("use the engine \"ref\", which supports every operation but is slow");
-	return st;
+	CT_FAIL(CT_UNSUPPORTED, "%s: %s has no implementation of this %s", n->name, ct__dnnl_version(),
+		ct_op_name(n->op));
+	return ct_error_hint("use the engine \"ref\", which supports every operation but is slow");
 }
 
 enum ct_status ct__onednn_choose(struct onednn_program *p, int node, const struct ct_dnnl_spec *specs, int n,
