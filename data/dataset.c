@@ -70,7 +70,7 @@ static enum ct_status unknown_name(const char *name)
 		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "", names[i]);
 	}
 	near = ct_suggest(name, names, CT_ARRAY_LEN(kinds));
-	(void)CT_FAIL(CT_CONFIG, "unknown data set \"%s\"", name);
+	CT_FAIL(CT_CONFIG, "unknown data set \"%s\"", name);
 	if (near)
 		ct_error_hint("did you mean \"%s\"? The data sets are: %s", near, list);
 	else
@@ -224,10 +224,9 @@ enum ct_status ct_dataset_check_classes(const ct_dataset *train, const ct_datase
 
 		if (!a || !b || strcmp(a, b) == 0)
 			continue;
-		return CT_FAIL_HINT(
-			CT_DATA,
-			"both data sets must have the same classes in the same order: list them in a file and set data.classes_file",
-			"class %d is \"%s\" in the training data, but \"%s\" in the evaluation data", i, a, b);
+		CT_FAIL(CT_DATA, "class %d is \"%s\" in the training data, but \"%s\" in the evaluation data", i, a, b);
+		return ct_error_hint(
+			"both data sets must have the same classes in the same order: list them in a file and set data.classes_file");
 	}
 	if (val->info.n_classes > train->info.n_classes)
 		return CT_FAIL(CT_DATA, "the evaluation data has %d classes, but the training data has only %d",

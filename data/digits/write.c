@@ -54,8 +54,7 @@ static enum ct_status draw_some(ct_work_queue *q, void *arg)
 
 static enum ct_status refuse(const struct ct_digits_opts *opts, const char *path, bool written)
 {
-	(void)CT_FAIL(CT_USAGE, "%s exists and was not drawn by ctrain. It may be real data, so nothing was written",
-		      path);
+	CT_FAIL(CT_USAGE, "%s exists and was not drawn by ctrain. It may be real data, so nothing was written", path);
 	if (written)
 		ct_error_hint("choose another directory (--out DIR), or use --force to replace the files in %s",
 			      opts->dir);

@@ -28,10 +28,10 @@ static char find_delimiter(const char *p)
 enum ct_status ct_csv_init(struct ct_csv *r, char *text, size_t len, const char *path)
 {
 	*r = (struct ct_csv){.path = path, .at = text, .next_line = 1};
-	if (memchr(text, '\0', len) || !ct_utf8_valid(text, len))
-		return CT_FAIL_HINT(CT_DATA,
-				    "save it with the encoding UTF-8; spreadsheets call this format \"CSV UTF-8\"",
-				    "%s is not a text file in UTF-8", path);
+	if (memchr(text, '\0', len) || !ct_utf8_valid(text, len)) {
+		CT_FAIL(CT_DATA, "%s is not a text file in UTF-8", path);
+		return ct_error_hint("save it with the encoding UTF-8; spreadsheets call this format \"CSV UTF-8\"");
+	}
 	if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
 		r->at += 3;
 	while (*r->at && strchr("\r\n", *r->at)) {
@@ -70,9 +70,10 @@ static enum ct_status read_quoted(struct ct_csv *r, char **end)
 
 	for (;; from++) {
 		r->in_quotes = *from == '\0';
-		if (r->in_quotes)
-			return CT_FAIL_HINT(CT_DATA, "inside of quotes, \"\" is a quote",
-					    "%s:%u: a quoted field has no closing quote", r->path, r->line);
+		if (r->in_quotes) {
+			CT_FAIL(CT_DATA, "%s:%u: a quoted field has no closing quote", r->path, r->line);
+			return ct_error_hint("inside of quotes, \"\" is a quote");
+		}
 		if (*from == '"' && *++from != '"')
 			break;
 		r->next_line += *from == '\n' || (*from == '\r' && from[1] != '\n');
@@ -82,10 +83,11 @@ static enum ct_status read_quoted(struct ct_csv *r, char **end)
 	r->at = from;
 	while (is_whitespace(r, *r->at))
 		r->at++;
-	if (*r->at && *r->at != r->delimiter && !strchr("\r\n", *r->at))
-		return CT_FAIL_HINT(CT_DATA, "inside of quotes, \"\" is a quote",
-				    "%s:%u: a quoted field is followed by other characters than \"%s\"", r->path,
-				    r->line, r->delimiter == '\t' ? "TAB" : (char[]){r->delimiter, '\0'});
+	if (*r->at && *r->at != r->delimiter && !strchr("\r\n", *r->at)) {
+		CT_FAIL(CT_DATA, "%s:%u: a quoted field is followed by other characters than \"%s\"", r->path, r->line,
+			r->delimiter == '\t' ? "TAB" : (char[]){r->delimiter, '\0'});
+		return ct_error_hint("inside of quotes, \"\" is a quote");
+	}
 	return CT_OK;
 }
 

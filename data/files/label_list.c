@@ -99,15 +99,15 @@ static enum ct_status unknown_column(const struct reader *r, int k, const char *
 	add_columns(r, &names);
 	CT_TRY(ct_str_status(&names));
 	if (name) {
-		(void)CT_FAIL(CT_DATA, "%s:%u: there is no column \"%s\"; the columns are %s", r->csv.path, r->csv.line,
-			      name, names.s);
+		CT_FAIL(CT_DATA, "%s:%u: there is no column \"%s\"; the columns are %s", r->csv.path, r->csv.line, name,
+			names.s);
 		near = ct_suggest(name, (const char *const *)r->csv.fields, r->csv.n);
 		ct_error_hint("set %s to the name of the column with %s%s%.60s%s", keys[k], contents[k],
 			      near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 	} else {
-		(void)CT_FAIL(CT_DATA,
-			      "%s:%u: no column has one of the usual names of the column with %s; the columns are %s",
-			      r->csv.path, r->csv.line, contents[k], names.s);
+		CT_FAIL(CT_DATA,
+			"%s:%u: no column has one of the usual names of the column with %s; the columns are %s",
+			r->csv.path, r->csv.line, contents[k], names.s);
 		ct_error_hint(
 			"set %s to its name; if the first line does not contain the names of the columns, insert a line "
 			"such as \"image,label\"",
@@ -198,14 +198,16 @@ static enum ct_status take_image(const struct reader *r, struct ct_label_row *ro
 
 	row->image = r->csv.fields[r->column[IMAGE]];
 	ct_name_escape(row->image, strlen(row->image), shown, sizeof(shown));
-	if (!clean_path(row->image))
-		return CT_FAIL_HINT(
-			CT_DATA,
-			"write paths that are relative to the directory of the images (data.train), without ..",
-			"%s:%u: \"%s\" is outside of the directory of the images", r->csv.path, r->csv.line, shown);
-	if (row->image[0] == '\0')
-		return CT_FAIL_HINT(CT_DATA, "fill in the name of the image, or remove the line",
-				    "%s:%u: the column \"%s\" is empty", r->csv.path, r->csv.line, r->list->image);
+	if (!clean_path(row->image)) {
+		CT_FAIL(CT_DATA, "%s:%u: \"%s\" is outside of the directory of the images", r->csv.path, r->csv.line,
+			shown);
+		return ct_error_hint(
+			"write paths that are relative to the directory of the images (data.train), without ..");
+	}
+	if (row->image[0] == '\0') {
+		CT_FAIL(CT_DATA, "%s:%u: the column \"%s\" is empty", r->csv.path, r->csv.line, r->list->image);
+		return ct_error_hint("fill in the name of the image, or remove the line");
+	}
 	return CT_OK;
 }
 
@@ -225,9 +227,9 @@ static enum ct_status take_part(const struct reader *r, struct ct_label_row *row
 		return CT_OK;
 	}
 	ct_name_escape(field, strlen(field), shown, sizeof(shown));
-	return CT_FAIL_HINT(CT_DATA, "write train, val or test; data.labels.split=none ignores the column",
-			    "%s:%u: \"%s\" in the column \"%s\" is neither training nor evaluation data", r->csv.path,
-			    r->csv.line, shown, r->list->split);
+	CT_FAIL(CT_DATA, "%s:%u: \"%s\" in the column \"%s\" is neither training nor evaluation data", r->csv.path,
+		r->csv.line, shown, r->list->split);
+	return ct_error_hint("write train, val or test; data.labels.split=none ignores the column");
 }
 
 static enum ct_status take_row(struct reader *r)
@@ -235,15 +237,17 @@ static enum ct_status take_row(struct reader *r)
 	struct ct_label_row row = {.line = r->csv.line};
 	struct ct_label_list *l = r->list;
 
-	if (r->csv.n != r->n_columns)
-		return CT_FAIL_HINT(CT_DATA, "a field that contains the delimiter must be in double quotes",
-				    "%s:%u: the number of fields is %zu, but there are %zu columns", r->csv.path,
-				    r->csv.line, r->csv.n, r->n_columns);
+	if (r->csv.n != r->n_columns) {
+		CT_FAIL(CT_DATA, "%s:%u: the number of fields is %zu, but there are %zu columns", r->csv.path,
+			r->csv.line, r->csv.n, r->n_columns);
+		return ct_error_hint("a field that contains the delimiter must be in double quotes");
+	}
 	CT_TRY(take_image(r, &row));
 	row.label = r->csv.fields[r->column[LABEL]];
-	if (row.label[0] == '\0')
-		return CT_FAIL_HINT(CT_DATA, "fill in the class of the image, or remove the line",
-				    "%s:%u: the label of \"%s\" is empty", r->csv.path, r->csv.line, row.image);
+	if (row.label[0] == '\0') {
+		CT_FAIL(CT_DATA, "%s:%u: the label of \"%s\" is empty", r->csv.path, r->csv.line, row.image);
+		return ct_error_hint("fill in the class of the image, or remove the line");
+	}
 	CT_TRY(take_part(r, &row));
 	if (l->n == UINT32_MAX)
 		return CT_FAIL(CT_UNSUPPORTED, "%s contains more than %u rows", r->csv.path, UINT32_MAX);
@@ -380,9 +384,10 @@ enum ct_status ct_label_list_classes(struct ct_label_list *l, const char *path, 
 	size_t n = 0;
 	char **ids;
 
-	if (l->per_part[CT_LABEL_TRAIN] == 0)
-		return CT_FAIL_HINT(CT_DATA, "data.labels.split=none ignores the column",
-				    "%s: the column \"%s\" marks no row as training data", path, l->split);
+	if (l->per_part[CT_LABEL_TRAIN] == 0) {
+		CT_FAIL(CT_DATA, "%s: the column \"%s\" marks no row as training data", path, l->split);
+		return ct_error_hint("data.labels.split=none ignores the column");
+	}
 	CT_TRY_ALLOC(ids = CT_NEW_ARRAY(char *, l->n));
 	for (size_t i = 0; i < l->n; i++) {
 		if (l->rows[i].part != CT_LABEL_TRAIN)

@@ -102,21 +102,20 @@ static enum ct_status count_records(const struct layout *lay, const char *path, 
 	CT_TRY(st);
 	CT_TRY(ct_file_size(path, &bytes));
 	if (got == 2 && head[0] == 0x80 && head[1] <= 5) {
-		return ct_error_hinted(
-			CT_FAIL(CT_DATA,
-				"%s is a pickle file of the \"python version\" of the data set (its size, %" PRIu64
-				" bytes, is not a multiple of the record size %zu)",
-				path, bytes, record),
-			"ctrain reads only the \"binary version\": download %s", lay->archive);
+		CT_FAIL(CT_DATA,
+			"%s is a pickle file of the \"python version\" of the data set (its size, %" PRIu64
+			" bytes, is not a multiple of the record size %zu)",
+			path, bytes, record);
+		return ct_error_hint("ctrain reads only the \"binary version\": download %s", lay->archive);
 	}
 	if (bytes == 0)
 		return CT_FAIL(CT_DATA, "%s is empty", path);
 	if (bytes % record) {
-		return CT_FAIL_HINT(CT_DATA, "the file is truncated or from another data set: download it again",
-				    "%s: its size, %" PRIu64
-				    " bytes, is not a multiple of the record size %zu: %" PRIu64
-				    " complete records and %" PRIu64 " more bytes",
-				    path, bytes, record, bytes / record, bytes % record);
+		CT_FAIL(CT_DATA,
+			"%s: its size, %" PRIu64 " bytes, is not a multiple of the record size %zu: %" PRIu64
+			" complete records and %" PRIu64 " more bytes",
+			path, bytes, record, bytes / record, bytes % record);
+		return ct_error_hint("the file is truncated or from another data set: download it again");
 	}
 	if (bytes / record > UINT32_MAX)
 		return CT_FAIL(CT_DATA, "%s contains %" PRIu64 " records, which is too many", path, bytes / record);
@@ -157,8 +156,8 @@ static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *
 	const char *first_python = lay == &cifar10 ? "data_batch_1" : "meta";
 	bool python = has_file(dir, lay->python) || has_file(dir, first_python);
 
-	(void)CT_FAIL(CT_NOT_FOUND, "cannot find the images of %s: there is no %s in %s%s", kind->name, names, dir,
-		      ct_file_exists(dir) ? "" : ", and the directory does not exist");
+	CT_FAIL(CT_NOT_FOUND, "cannot find the images of %s: there is no %s in %s%s", kind->name, names, dir,
+		ct_file_exists(dir) ? "" : ", and the directory does not exist");
 	if (has_file(dir, lay->archive))
 		ct_error_hint("that directory contains %s: unpack it with `tar -xzf %s/%s -C %s`", lay->archive, dir,
 			      lay->archive, dir);
@@ -182,9 +181,9 @@ static enum ct_status check_labels(const struct layout *lay, const char *path, c
 		uint8_t label = raw[i * (lay->n_labels + PIXELS) + lay->n_labels - 1];
 
 		if (label >= n_classes) {
-			return CT_FAIL_HINT(CT_DATA, "the file is damaged or from another data set: download it again",
-					    "%s: label %u of record %u is out of range: there are %d classes", path,
-					    label, i, n_classes);
+			CT_FAIL(CT_DATA, "%s: label %u of record %u is out of range: there are %d classes", path, label,
+				i, n_classes);
+			return ct_error_hint("the file is damaged or from another data set: download it again");
 		}
 	}
 	return CT_OK;

@@ -103,9 +103,9 @@ static enum ct_status check_dims(const ct_inflate *f, const uint8_t *h, int n_di
 			return CT_FAIL(CT_DATA, "%s: dimension %d is 0 (%s)", name, i, shape);
 	}
 	if (huge || a->n > max_bytes - taken) {
-		return CT_FAIL_HINT(CT_DATA, "the file is damaged or from another data set: download it again",
-				    "%s declares %s bytes, more than the %llu MiB allowed", name, shape,
-				    (unsigned long long)(max_bytes >> 20));
+		CT_FAIL(CT_DATA, "%s declares %s bytes, more than the %llu MiB allowed", name, shape,
+			(unsigned long long)(max_bytes >> 20));
+		return ct_error_hint("the file is damaged or from another data set: download it again");
 	}
 	for (int i = 1; i < n_dims; i++) {
 		if (a->dims[i] > 65536)
@@ -237,12 +237,12 @@ enum ct_status ct__dataset_idx_load(const struct ct_dataset_kind *kind, const st
 static enum ct_status not_found(const struct ct_dataset_kind *kind, const char *dir, const char *prefix,
 				const char *what)
 {
-	return ct_error_hinted(CT_FAIL(CT_NOT_FOUND, "cannot find the %s of %s: there is no %s-%s[.gz]%s",
-				       strncmp(what, "labels", 6) ? "images" : "labels", kind->name, prefix, what,
-				       ct_file_exists(dir) ? "" : ", and the directory does not exist"),
-			       "download it with `scripts/get_mnist.sh %s%s`, or draw digits for a first try with "
-			       "`ctrain data digits --out %s`; data.dir selects another directory",
-			       kind->fetch ? kind->fetch : "", dir, dir);
+	CT_FAIL(CT_NOT_FOUND, "cannot find the %s of %s: there is no %s-%s[.gz]%s",
+		strncmp(what, "labels", 6) ? "images" : "labels", kind->name, prefix, what,
+		ct_file_exists(dir) ? "" : ", and the directory does not exist");
+	return ct_error_hint("download it with `scripts/get_mnist.sh %s%s`, or draw digits for a first try with "
+			     "`ctrain data digits --out %s`; data.dir selects another directory",
+			     kind->fetch ? kind->fetch : "", dir, dir);
 }
 
 /* Opens PREFIX-WHAT, PREFIX-WHAT.gz, or either with '.' before "idx". */

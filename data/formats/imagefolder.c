@@ -136,14 +136,14 @@ done_labels:
 static enum ct_status flat_without_map(const struct directory_set *s, const struct ct_image_dir_images *f)
 {
 	if (f->n == 0) {
-		(void)CT_FAIL(CT_DATA, "%s contains neither images nor directories with images", s->root);
+		CT_FAIL(CT_DATA, "%s contains neither images nor directories with images", s->root);
 		ct_error_hint("expected one directory per class, for example %s/n01440764/n01440764_10026.JPEG",
 			      s->root);
 	} else {
-		(void)CT_FAIL(CT_DATA,
-			      "%s is flat: it contains %zu images but no class directories, so "
-			      "their classes are unknown",
-			      s->root, f->n);
+		CT_FAIL(CT_DATA,
+			"%s is flat: it contains %zu images but no class directories, so "
+			"their classes are unknown",
+			s->root, f->n);
 		ct_error_hint("add a file val.txt with lines \"FILE LABEL\" or \"FILE WNID\", or make shards with "
 			      "`ctrain data pack --val-map`");
 	}
@@ -228,10 +228,11 @@ static enum ct_status split(struct directory_set *s, const struct ct_dataset_spe
 	if (n_single && spec->train)
 		CT_WARN("%s: %u class%s only one image, which is used for training and not for evaluation", s->root,
 			n_single, n_single == 1 ? " has" : "es have");
-	if (s->base.info.n == 0)
-		return CT_FAIL_HINT(CT_DATA, "add images, or set data.val=none to train without evaluation",
-				    "%s has too few images to split off evaluation data: no class has two images",
-				    s->root);
+	if (s->base.info.n == 0) {
+		CT_FAIL(CT_DATA, "%s has too few images to split off evaluation data: no class has two images",
+			s->root);
+		return ct_error_hint("add images, or set data.val=none to train without evaluation");
+	}
 	return CT_OK;
 }
 
@@ -244,9 +245,9 @@ static enum ct_status settle_classes(struct directory_set *s, const struct ct_da
 		top = s->labels[i] > top ? s->labels[i] : top;
 	info->n_classes = s->classes.n > top + 1 ? s->classes.n : top + 1;
 	if (spec->n_classes && info->n_classes > spec->n_classes) {
-		return CT_FAIL_HINT(
-			CT_DATA, "every directory in it counts as a class: check for directories that are not classes",
-			"%s has %d classes, but %d were expected", s->root, info->n_classes, spec->n_classes);
+		CT_FAIL(CT_DATA, "%s has %d classes, but %d were expected", s->root, info->n_classes, spec->n_classes);
+		return ct_error_hint(
+			"every directory in it counts as a class: check for directories that are not classes");
 	}
 	if (spec->n_classes)
 		info->n_classes = spec->n_classes;
@@ -265,8 +266,8 @@ static enum ct_status open_root(struct directory_set *s, const struct ct_dataset
 	while (s->fd < 0 && errno == EINTR);
 	if (s->fd >= 0)
 		return CT_OK;
-	(void)CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open the directory %s: %s",
-		      s->root, strerror(errno));
+	CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO, "cannot open the directory %s: %s", s->root,
+		strerror(errno));
 	if (spec->labels)
 		ct_error_hint("data.%s is the directory of the images that %s lists", half, spec->labels);
 	else if (!ct_file_exists(dir))

@@ -70,16 +70,16 @@ static enum ct_status unknown_class(const struct labeling *s, const struct ct_da
 	char shown[80];
 
 	ct_name_escape(directory, strlen(directory), shown, sizeof(shown));
-	if (s->of_training)
-		return CT_FAIL_HINT(
-			CT_DATA,
-			"move some of its images to a directory of that name in the training data, or remove it",
+	if (s->of_training) {
+		CT_FAIL(CT_DATA,
 			"%s/%s: this class is only in the evaluation data; the training data (%s) has no such directory",
 			s->root, shown, spec->classes_of);
-	return CT_FAIL_HINT(
-		CT_DATA,
-		"data.classes_file must have one line per class: the name of the directory, or \"INDEX DIRECTORY NAME\"",
-		"%s/%s: the class list does not contain this directory", s->root, shown);
+		return ct_error_hint(
+			"move some of its images to a directory of that name in the training data, or remove it");
+	}
+	CT_FAIL(CT_DATA, "%s/%s: the class list does not contain this directory", s->root, shown);
+	return ct_error_hint(
+		"data.classes_file must have one line per class: the name of the directory, or \"INDEX DIRECTORY NAME\"");
 }
 
 static void warn_missing_classes(const struct labeling *s, const int *labels, size_t n)

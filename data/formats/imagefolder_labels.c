@@ -100,8 +100,9 @@ static enum ct_status find_image(const struct labeling *s, const struct ct_label
 
 	if (n < 2)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_DATA, "write the suffix", "%s:%u: there are %u images with the name \"%s\" in %s",
-			    s->file, row->line, n, row->image, s->root);
+	CT_FAIL(CT_DATA, "%s:%u: there are %u images with the name \"%s\" in %s", s->file, row->line, n, row->image,
+		s->root);
+	return ct_error_hint("write the suffix");
 }
 
 /* Returns the path of an image whose name, without directories and suffix, is that of the row; or NULL. */
@@ -145,10 +146,10 @@ static enum ct_status missing_image(const struct labeling *s, const struct ct_la
 	ct_free(path);
 	CT_TRY(ct_image_dir_scan(s->root, "", true, &all));
 	elsewhere = find_elsewhere(&all, row);
-	(void)CT_FAIL(CT_DATA,
-		      exists ? "%s:%u: \"%s\" in %s is not a .jpg, .jpeg or .png file (%u of %zu rows have no image)"
-			     : "%s:%u: there is no image \"%s\" in %s (%u of %zu rows have no image)",
-		      s->file, row->line, shown, s->root, n_missing, s->list.n);
+	CT_FAIL(CT_DATA,
+		exists ? "%s:%u: \"%s\" in %s is not a .jpg, .jpeg or .png file (%u of %zu rows have no image)"
+		       : "%s:%u: there is no image \"%s\" in %s (%u of %zu rows have no image)",
+		s->file, row->line, shown, s->root, n_missing, s->list.n);
 	if (exists)
 		ct_error_hint("convert the image, or remove the line");
 	else if (elsewhere)
@@ -168,13 +169,14 @@ static enum ct_status twice(const struct labeling *s, const struct ct_label_row 
 	ct_name_escape(b->image, strlen(b->image), shown, sizeof(shown));
 	ct_name_escape(a->label, strlen(a->label), was, sizeof(was));
 	ct_name_escape(b->label, strlen(b->label), is, sizeof(is));
-	if (label)
-		return CT_FAIL_HINT(CT_DATA, "an image has one class: remove the line that is wrong",
-				    "%s:%u: \"%s\" has the label \"%s\", but \"%s\" in line %u", s->file, b->line,
-				    shown, is, was, a->line);
-	return CT_FAIL_HINT(CT_DATA, "accuracy on images that are also trained on is too high: remove one of the lines",
-			    "%s:%u: \"%s\" is in another part of the data (column \"%s\") than in line %u", s->file,
-			    b->line, shown, s->list.split, a->line);
+	if (label) {
+		CT_FAIL(CT_DATA, "%s:%u: \"%s\" has the label \"%s\", but \"%s\" in line %u", s->file, b->line, shown,
+			is, was, a->line);
+		return ct_error_hint("an image has one class: remove the line that is wrong");
+	}
+	CT_FAIL(CT_DATA, "%s:%u: \"%s\" is in another part of the data (column \"%s\") than in line %u", s->file,
+		b->line, shown, s->list.split, a->line);
+	return ct_error_hint("accuracy on images that are also trained on is too high: remove one of the lines");
 }
 
 static enum ct_status append(const struct ct_image_dir_images *f, struct ct_image_dir_images *out)
@@ -301,25 +303,24 @@ static enum ct_status choose_part(struct labeling *s)
 	const bool of_training = !spec->train_labels || strcmp(spec->train_labels, spec->labels) == 0;
 
 	s->part = CT_LABEL_TRAIN;
-	if (spec->val_fraction > 0 && l->per_part[CT_LABEL_VAL])
-		return CT_FAIL_HINT(
-			CT_DATA, "remove data.val_fraction, or ignore the column with data.labels.split=none",
+	if (spec->val_fraction > 0 && l->per_part[CT_LABEL_VAL]) {
+		CT_FAIL(CT_DATA,
 			"%s: the column \"%s\" marks %zu rows as evaluation data, but data.val_fraction is also set",
 			s->file, l->split, l->per_part[CT_LABEL_VAL]);
+		return ct_error_hint("remove data.val_fraction, or ignore the column with data.labels.split=none");
+	}
 	if (spec->train || spec->val_fraction > 0 || (!of_training && !l->split))
 		return CT_OK;
 	s->part = l->per_part[CT_LABEL_VAL] ? CT_LABEL_VAL : CT_LABEL_TEST;
 	if (l->per_part[s->part])
 		return CT_OK;
 	if (l->split)
-		(void)CT_FAIL(CT_DATA, "%s: the column \"%s\" marks no row as evaluation data", s->file, l->split);
+		CT_FAIL(CT_DATA, "%s: the column \"%s\" marks no row as evaluation data", s->file, l->split);
 	else
-		(void)CT_FAIL(CT_DATA, "%s has no column that divides the images, so there is no evaluation data",
-			      s->file);
-	ct_error_hint(
+		CT_FAIL(CT_DATA, "%s has no column that divides the images, so there is no evaluation data", s->file);
+	return ct_error_hint(
 		"data.val_fraction=0.2 uses 20 %% of the images of each class for evaluation, data.val_labels is a file for "
 		"the evaluation data, and data.val=none trains without evaluation");
-	return CT_DATA;
 }
 
 static enum ct_status classes_of_training(struct labeling *s)
@@ -384,16 +385,16 @@ static enum ct_status unknown_class(const struct labeling *s, const struct ct_la
 	char shown[80];
 
 	ct_name_escape(row->label, strlen(row->label), shown, sizeof(shown));
-	if (s->numbered)
-		return CT_FAIL_HINT(
-			CT_DATA,
-			"data.classes_file has one line per class, and a label is a name in it or a number from 0",
-			"%s:%u: the list of %d classes does not contain the class \"%s\"", s->file, row->line,
+	if (s->numbered) {
+		CT_FAIL(CT_DATA, "%s:%u: the list of %d classes does not contain the class \"%s\"", s->file, row->line,
 			s->classes->n, shown);
-	return CT_FAIL_HINT(
-		CT_DATA, "add images of this class to the training data, or remove the line",
+		return ct_error_hint(
+			"data.classes_file has one line per class, and a label is a name in it or a number from 0");
+	}
+	CT_FAIL(CT_DATA,
 		"%s:%u: the class \"%s\" is only in the evaluation data; the training data has %d classes without it",
 		s->file, row->line, shown, s->classes->n);
+	return ct_error_hint("add images of this class to the training data, or remove the line");
 }
 
 static enum ct_status label_of(const struct labeling *s, const struct ct_label_row *row, int32_t *label)

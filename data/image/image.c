@@ -83,8 +83,7 @@ static enum ct_status sniff(const uint8_t *p, size_t n, enum ct_image_format *ou
 			       n > 1 ? p[1] : 0);
 	if (strcmp(name, "jpeg") != 0 && strcmp(name, "png") != 0) {
 		CT_FAIL(CT_DATA, "format-%s: this is a %s file, but only JPEG and PNG are supported", name, name);
-		ct_error_hint("convert it to JPEG or PNG");
-		return CT_DATA;
+		return ct_error_hint("convert it to JPEG or PNG");
 	}
 	*out = name[0] == 'j' ? CT_IMAGE_JPEG : CT_IMAGE_PNG;
 	return CT_OK;

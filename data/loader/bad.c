@@ -121,9 +121,8 @@ enum ct_status ct__bad_list_check(const struct ct_bad_list *b, const struct ct_l
 {
 	if (rows->policy == CT_BAD_FAIL || b->n_reported <= rows->max_bad)
 		return CT_OK;
-	(void)CT_FAIL(CT_DATA,
-		      "%" PRIu64 " samples of %s are unreadable, but only %" PRIu64 " are allowed; the last one is %s",
-		      b->n_reported, rows->info->name, rows->max_bad, b->last);
-	ct_error_hint("`ctrain data check` lists all of them; data.max_bad=N allows more");
-	return CT_DATA;
+	CT_FAIL(CT_DATA,
+		"%" PRIu64 " samples of %s are unreadable, but only %" PRIu64 " are allowed; the last one is %s",
+		b->n_reported, rows->info->name, rows->max_bad, b->last);
+	return ct_error_hint("`ctrain data check` lists all of them; data.max_bad=N allows more");
 }

@@ -289,10 +289,10 @@ static enum ct_status wait_ready(ct_loader *l, int64_t deadline_ns)
 	l->stats.wait_ns += ct_now_ns() - begin;
 	if (is_ready(l))
 		return CT_OK;
-	(void)CT_FAIL(CT_TIMEOUT, "%d loader threads of %s have not delivered a batch in time", l->n_threads,
-		      l->rows.info->name);
-	ct_error_hint("check whether the storage of the data responds; if it is only slow, increase data.workers");
-	return CT_TIMEOUT;
+	CT_FAIL(CT_TIMEOUT, "%d loader threads of %s have not delivered a batch in time", l->n_threads,
+		l->rows.info->name);
+	return ct_error_hint(
+		"check whether the storage of the data responds; if it is only slow, increase data.workers");
 }
 
 /* Called without the lock, because only the caller uses a batch that is ready but not delivered. */

@@ -156,11 +156,9 @@ static enum ct_status fill_some(const struct ct_loader_rows *rows, struct ct_bad
 				    ct__loader_position(s, row));
 		sample = ct_rng_below(&r, rows->sampler.n);
 	}
-	(void)CT_FAIL(CT_DATA,
-		      "found no replacement for an unreadable sample: %d samples of %s in succession are unreadable",
-		      MAX_ATTEMPTS, rows->info->name);
-	ct_error_hint("`ctrain data check` reports what is wrong with them");
-	return CT_DATA;
+	CT_FAIL(CT_DATA, "found no replacement for an unreadable sample: %d samples of %s in succession are unreadable",
+		MAX_ATTEMPTS, rows->info->name);
+	return ct_error_hint("`ctrain data check` reports what is wrong with them");
 }
 
 enum ct_status ct__loader_fill(const struct ct_loader_rows *rows, struct ct_bad_list *bad, struct ct_loader_worker *w,

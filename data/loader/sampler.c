@@ -13,18 +13,15 @@ enum ct_status ct_sampler_check(const struct ct_sampler *s)
 	if (s->rank >= s->world)
 		return CT_FAIL(CT_CONFIG, "rank %u is not below the world size %u", s->rank, s->world);
 	if ((uint64_t)s->world * s->accumulate > s->global_batch) {
-		(void)CT_FAIL(CT_CONFIG, "a global batch of %u samples is too small for %u ranks x %u micro-batches",
-			      s->global_batch, s->world, s->accumulate);
-		ct_error_hint("raise batch.global, or lower the number of ranks or train.accumulate");
-		return CT_CONFIG;
+		CT_FAIL(CT_CONFIG, "a global batch of %u samples is too small for %u ranks x %u micro-batches",
+			s->global_batch, s->world, s->accumulate);
+		return ct_error_hint("raise batch.global, or lower the number of ranks or train.accumulate");
 	}
 	if (ct_sampler_steps(s) == 0) {
-		(void)CT_FAIL(
-			CT_CONFIG,
+		CT_FAIL(CT_CONFIG,
 			"a global batch of %u samples is larger than the data set (%u samples), and partial batches are dropped",
 			s->global_batch, s->n);
-		ct_error_hint("lower batch.global or keep the last partial batch");
-		return CT_CONFIG;
+		return ct_error_hint("lower batch.global or keep the last partial batch");
 	}
 	if (s->window && s->group_first && (s->n_groups == 0 || s->group_first[s->n_groups] != s->n))
 		return CT_FAIL(CT_BUG, "the sampler has %u samples, but its groups do not end there", s->n);

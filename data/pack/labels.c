@@ -77,12 +77,12 @@ static enum ct_status parse_map(struct map *m, char *text)
 	if (m->n == 0)
 		return CT_FAIL(CT_DATA, "%s is empty", m->path);
 	if (m->in_order && are_numbers(m)) {
-		return CT_FAIL_HINT(
-			CT_DATA,
-			"use a file with lines such as \"ILSVRC2012_val_00000001.JPEG n01751748\", or LOC_val_solution.csv",
+		CT_FAIL(CT_DATA,
 			"%s has numbers without file names: ImageNet's ground truth file numbers the classes in a "
 			"different order, not that of the sorted WordNet ids",
 			m->path);
+		return ct_error_hint(
+			"use a file with lines such as \"ILSVRC2012_val_00000001.JPEG n01751748\", or LOC_val_solution.csv");
 	}
 	if (m->in_order)
 		return CT_OK;
@@ -140,10 +140,10 @@ static enum ct_status label_of(const struct map *m, const struct entry *e, bool 
 	*out = ct_class_list_find(classes, e->cls);
 	if (*out >= 0)
 		return CT_OK;
-	return CT_FAIL_HINT(
-		CT_DATA,
-		"the class list is the file given with --classes, or classes.txt in the directory of the shards",
-		"%s:%zu: class \"%.60s\" is not in the list of %d classes", m->path, e->number, e->cls, classes->n);
+	CT_FAIL(CT_DATA, "%s:%zu: class \"%.60s\" is not in the list of %d classes", m->path, e->number, e->cls,
+		classes->n);
+	return ct_error_hint(
+		"the class list is the file given with --classes, or classes.txt in the directory of the shards");
 }
 
 static enum ct_status apply_map(const struct map *m, struct pack_list *list)

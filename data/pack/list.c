@@ -19,7 +19,8 @@ static enum ct_status refuse(const char *src, const char *path, const char *text
 	char shown[200];
 
 	ct_name_escape(path, strlen(path), shown, sizeof(shown));
-	return ct_error_hinted(CT_FAIL(CT_DATA, "%s%s%s: %s", src, path[0] ? "/" : "", shown, text), "%s", hint);
+	CT_FAIL(CT_DATA, "%s%s%s: %s", src, path[0] ? "/" : "", shown, text);
+	return ct_error_hint("%s", hint);
 }
 
 static enum ct_status add_item(struct pack_list *list, const char *src, const char *path, int32_t label)
@@ -151,9 +152,9 @@ static enum ct_status part_keys(struct pack_item **v, size_t n_items, bool final
 		if (end == i + 1)
 			continue;
 		if (final) {
-			return CT_FAIL_HINT(CT_DATA, "rename one of them",
-					    "two images would have the key \"%.200s\"; the extension of one is %.20s",
-					    v[i]->key, strrchr(v[i]->path, '.'));
+			CT_FAIL(CT_DATA, "two images would have the key \"%.200s\"; the extension of one is %.20s",
+				v[i]->key, strrchr(v[i]->path, '.'));
+			return ct_error_hint("rename one of them");
 		}
 		for (size_t k = i; k < end; k++, (*n)++) {
 			ct_free(v[k]->key);

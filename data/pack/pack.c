@@ -100,11 +100,10 @@ static enum ct_status any_shard(const struct job *j, bool *found)
 
 static enum ct_status refuse_others(const struct job *j)
 {
-	return ct_error_hinted(
-		CT_FAIL(CT_USAGE,
-			"%s: shards with this name already exist, but were made from other files or with other options",
-			j->opts->pattern),
-		"remove them and %s, or choose another name", j->manifest);
+	CT_FAIL(CT_USAGE,
+		"%s: shards with this name already exist, but were made from other files or with other options",
+		j->opts->pattern);
+	return ct_error_hint("remove them and %s, or choose another name", j->manifest);
 }
 
 static enum ct_status write_manifest(const struct job *j, const char *hex)
@@ -165,9 +164,8 @@ static enum ct_status claim(struct job *j)
 
 	CT_TRY(ct_file_open(j->manifest, CT_FILE_UPDATE, &j->lock));
 	if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
-		return CT_FAIL_HINT(CT_USAGE,
-				    "wait for that process, or stop it; packing then continues where it stopped",
-				    "%s is in use: these shards are being packed by another process", j->manifest);
+		CT_FAIL(CT_USAGE, "%s is in use: these shards are being packed by another process", j->manifest);
+		return ct_error_hint("wait for that process, or stop it; packing then continues where it stopped");
 	}
 	digest(j, hex);
 	CT_TRY(compare_manifest(j, hex, &same));
@@ -285,8 +283,8 @@ static enum ct_status write_classes(const struct job *j)
 	} else if (st == CT_OK && j->list.classes_text) {
 		st = ct_file_read(path, (size_t)256 << 20, &text, &len);
 		if (st == CT_OK && strcmp(text, j->list.classes_text) != 0) {
-			st = CT_FAIL_HINT(CT_USAGE, "other shards in that directory use it: choose another directory",
-					  "%s exists and differs from the given class list", path);
+			CT_FAIL(CT_USAGE, "%s exists and differs from the given class list", path);
+			st = ct_error_hint("other shards in that directory use it: choose another directory");
 		}
 	}
 	ct_free(text);

@@ -10,8 +10,8 @@
 
 static enum ct_status bad_pattern(const char *text, const char *why)
 {
-	return ct_error_hinted(
-		CT_FAIL(CT_USAGE, "%.200s: %s", text, why),
+	CT_FAIL(CT_USAGE, "%.200s: %s", text, why);
+	return ct_error_hint(
 		"write out/train-%%06d.tar, or out/train-{000000..000007}.tar for eight shards of about the same size");
 }
 

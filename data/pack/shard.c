@@ -89,8 +89,8 @@ static enum ct_status read_file(pack_worker *w, const struct pack_item *item)
 				     strerror(errno));
 	}
 	if (st == CT_OK && (fstat(fd, &sb) != 0 || (uint64_t)sb.st_size != item->size)) {
-		st = CT_FAIL_HINT(CT_DATA, "pack again when no other program writes to it",
-				  "%s changed while it was being packed", path);
+		CT_FAIL(CT_DATA, "%s changed while it was being packed", path);
+		st = ct_error_hint("pack again when no other program writes to it");
 	}
 	if (st == CT_OK && item->size > 0)
 		st = ct_fd_read_at(fd, w->file, (size_t)item->size, 0, path);

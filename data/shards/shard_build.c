@@ -247,11 +247,10 @@ enum ct_status ct__shard_build_finish(struct ct_shard_build *b)
 	struct ct_shard_index *x = b->x;
 
 	if (x->n == 0 && x->n_skipped == 0) {
-		return CT_FAIL_HINT(CT_DATA,
-				    "a sample consists of two successive members such as n01440764_10026.jpg and "
-				    "n01440764_10026.cls; `ctrain data pack` makes such shards",
-				    "%s: empty: %s", ct_tar_path(b->tar),
-				    x->bytes ? "it contains no samples" : "the file has no bytes");
+		CT_FAIL(CT_DATA, "%s: empty: %s", ct_tar_path(b->tar),
+			x->bytes ? "it contains no samples" : "the file has no bytes");
+		return ct_error_hint("a sample consists of two successive members such as n01440764_10026.jpg and "
+				     "n01440764_10026.cls; `ctrain data pack` makes such shards");
 	}
 	x->text = b->text.s;
 	x->text_len = (uint32_t)b->text.len;

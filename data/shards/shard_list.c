@@ -192,10 +192,9 @@ static enum ct_status add_word(struct list *l, const char *word, int depth)
 	if (parse_range(p, (size_t)(close - p), &first, &last, &width))
 		return add_range(l, word, n_head, close + 1, first, last, width, depth);
 	if (!memchr(p, ',', (size_t)(close - p))) {
-		(void)CT_FAIL(CT_CONFIG, "in the list of shards \"%s\", {%.*s} is neither a range nor a list", word,
-			      (int)(close - p), p);
-		ct_error_hint("write {000000..000999} or {a,b,c}");
-		return CT_CONFIG;
+		CT_FAIL(CT_CONFIG, "in the list of shards \"%s\", {%.*s} is neither a range nor a list", word,
+			(int)(close - p), p);
+		return ct_error_hint("write {000000..000999} or {a,b,c}");
 	}
 	for (;;) {
 		size_t n = strcspn(p, ",}");
@@ -211,9 +210,8 @@ static enum ct_status check_scheme(const char *word)
 {
 	if (!strstr(word, "://") && strncmp(word, "pipe:", 5) != 0)
 		return CT_OK;
-	(void)CT_FAIL(CT_UNSUPPORTED, "shards are read from a file system, not from %s", word);
-	ct_error_hint("copy them to this machine or mount them");
-	return CT_UNSUPPORTED;
+	CT_FAIL(CT_UNSUPPORTED, "shards are read from a file system, not from %s", word);
+	return ct_error_hint("copy them to this machine or mount them");
 }
 
 static enum ct_status add_text(struct list *l, const char *text)
@@ -255,11 +253,11 @@ static enum ct_status add_default(struct list *l, bool train)
 		CT_TRY(list_glob(l, l->dir, pattern, &found));
 	if (found)
 		return CT_OK;
-	(void)CT_FAIL(CT_NOT_FOUND, "found no shards: there is neither %s/%s/*.tar nor %s/%s%s", l->dir, word, l->dir,
-		      pattern, ct_file_exists(l->dir) ? "" : ", and the directory does not exist");
-	ct_error_hint("list them in data.%s, for example \"imagenet-%s-{000000..000999}.tar\", relative to data.dir",
-		      word, word);
-	return CT_NOT_FOUND;
+	CT_FAIL(CT_NOT_FOUND, "found no shards: there is neither %s/%s/*.tar nor %s/%s%s", l->dir, word, l->dir,
+		pattern, ct_file_exists(l->dir) ? "" : ", and the directory does not exist");
+	return ct_error_hint(
+		"list them in data.%s, for example \"imagenet-%s-{000000..000999}.tar\", relative to data.dir", word,
+		word);
 }
 
 static enum ct_status check_missing(const struct list *l)

@@ -197,11 +197,10 @@ static enum ct_status limit_labels(struct shard_set *s, int n_classes)
 	}
 	if (after * 2 >= before)
 		return CT_OK;
-	(void)CT_FAIL(CT_DATA,
-		      "%" PRIu64 " of %" PRIu64 " labels are out of range: there are %d classes. The first one is %s",
-		      before - after, before, n_classes, first);
-	ct_error_hint("labels start at 0: check data.classes");
-	return CT_DATA;
+	CT_FAIL(CT_DATA,
+		"%" PRIu64 " of %" PRIu64 " labels are out of range: there are %d classes. The first one is %s",
+		before - after, before, n_classes, first);
+	return ct_error_hint("labels start at 0: check data.classes");
 }
 
 static enum ct_status add_up(struct shard_set *s)

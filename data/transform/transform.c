@@ -48,11 +48,10 @@ static enum ct_status check_crop(const struct ct_transform *t)
 		return CT_FAIL(CT_CONFIG, "the random crop has aspect ratios from %g to %g, which must be in 0.01..100",
 			       (double)t->ratio_min, (double)t->ratio_max);
 	if (t->crop == CT_CROP_CENTER && t->resize && (t->resize < t->h || t->resize < t->w || t->resize > MAX_SIDE)) {
-		return ct_error_hinted(
-			CT_FAIL(CT_CONFIG,
-				"cannot take a center crop of %d x %d from images resized to a short side of %d", t->w,
-				t->h, t->resize),
-			"the short side must be at least as long as the sides of the crop, and at most %d", MAX_SIDE);
+		CT_FAIL(CT_CONFIG, "cannot take a center crop of %d x %d from images resized to a short side of %d",
+			t->w, t->h, t->resize);
+		return ct_error_hint("the short side must be at least as long as the sides of the crop, and at most %d",
+				     MAX_SIDE);
 	}
 	return CT_OK;
 }
