@@ -221,7 +221,7 @@ static enum ct_status never_ready(const ct_reducer *r)
 
 	while (slice < r->n_slices - 1 && r->ready[slice])
 		slice++;
-	(void)CT_FAIL(CT_BUG, "gradient slice %d has not been reported", slice);
+	CT_FAIL(CT_BUG, "gradient slice %d has not been reported", slice);
 	return name_bucket(r, r->n_posted);
 }
 

@@ -163,13 +163,12 @@ static enum ct_status disagree(const ct_comm *c, const struct issue *own, int q,
 	issue_text(c, own, mine, sizeof(mine));
 	issue_text(c, other, theirs, sizeof(theirs));
 	if (own->number < 0)
-		(void)CT_FAIL(CT_MISMATCH, "ranks disagree on a message: %s issues %s, but %s issues %s", me, mine, who,
-			      theirs);
+		CT_FAIL(CT_MISMATCH, "ranks disagree on a message: %s issues %s, but %s issues %s", me, mine, who,
+			theirs);
 	else
-		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %lld: %s issues %s, but %s issues %s",
-			      (long long)other->number, me, mine, who, theirs);
-	ct_error_hint(CT_COMM_MISMATCH_HINT);
-	return CT_MISMATCH;
+		CT_FAIL(CT_MISMATCH, "ranks disagree at collective %lld: %s issues %s, but %s issues %s",
+			(long long)other->number, me, mine, who, theirs);
+	return ct_error_hint(CT_COMM_MISMATCH_HINT);
 }
 
 /* Returns true if `issued` by rank q is the other part of the operation `own` of this rank: the same collective, or the
@@ -236,13 +235,12 @@ static enum ct_status late(const ct_comm *c, const ct_work *w, const char *names
 	char what[224];
 
 	ct__work_text(w, what, sizeof(what));
-	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s for %s%s", what, (long long)w->seq,
-		      (double)c->opts.timeout_ns / 1e9, n ? names : "its peers",
-		      n == 0   ? ", although all of them have reached it: the network is slow or broken"
-		      : n == 1 ? ", which has not reached it"
-			       : ", which have not reached it");
-	ct_error_hint("check whether that process is stopped, swapping, or busy for longer than dist.timeout");
-	return CT_TIMEOUT;
+	CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s for %s%s", what, (long long)w->seq,
+		(double)c->opts.timeout_ns / 1e9, n ? names : "its peers",
+		n == 0   ? ", although all of them have reached it: the network is slow or broken"
+		: n == 1 ? ", which has not reached it"
+			 : ", which have not reached it");
+	return ct_error_hint("check whether that process is stopped, swapping, or busy for longer than dist.timeout");
 }
 
 /* Before the deadline, each rank asks only for some others, so that the requests of many ranks do not keep the store

@@ -147,7 +147,7 @@ static enum ct_status unknown_backend(const char *name)
 		ct_str_addf(&list, ", %s", backends[i].name);
 	}
 	near = ct_suggest(name, names, CT_ARRAY_LEN(names));
-	(void)CT_FAIL(CT_CONFIG, "there is no communicator \"%s\"", name);
+	CT_FAIL(CT_CONFIG, "there is no communicator \"%s\"", name);
 	if (near)
 		ct_error_hint("did you mean \"%s\"?", near);
 	else
@@ -161,7 +161,7 @@ static enum ct_status not_built(const struct backend *b)
 	char why[256], how[64];
 
 	why_not_built(b, why, sizeof(why));
-	(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: %s", b->name, why);
+	CT_FAIL(CT_UNSUPPORTED, "communicator \"%s\" is not available: %s", b->name, why);
 	if (b->is->hint)
 		snprintf(how, sizeof(how), "%s", b->is->hint);
 	else
@@ -188,14 +188,13 @@ static enum ct_status check_ports(const char *backend, const struct ct_world *wo
 {
 	if (r->first == 0 || world->n_hosts < 2 || !ct_comm_has(backend, CT_COMM_OWN_PORTS))
 		return CT_OK;
-	(void)CT_FAIL(CT_CONFIG,
-		      "dist.port_range=%d-%d cannot be used with communicator \"%s\", whose library chooses its ports",
-		      r->first, r->last, backend);
-	ct_error_hint(
+	CT_FAIL(CT_CONFIG,
+		"dist.port_range=%d-%d cannot be used with communicator \"%s\", whose library chooses its ports",
+		r->first, r->last, backend);
+	return ct_error_hint(
 		"limit the ports of all programs on each host (sysctl -w net.ipv4.ip_local_port_range=\"%d %d\"), set --master-port, "
 		"and remove dist.port_range",
 		r->first, r->last);
-	return CT_CONFIG;
 }
 
 enum ct_status ct_comm_open(const char *backend, struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)

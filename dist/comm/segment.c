@@ -36,7 +36,7 @@ static enum ct_status map_file(struct ct_segment *s, size_t bytes)
 
 enum ct_status ct__segment_no_memory(size_t bytes, int err)
 {
-	(void)CT_FAIL(CT_NOMEM, "cannot allocate %zu MiB of shared memory: %s", (bytes >> 20) + 1, strerror(err));
+	CT_FAIL(CT_NOMEM, "cannot allocate %zu MiB of shared memory: %s", (bytes >> 20) + 1, strerror(err));
 	if (err == EFBIG)
 		ct_error_hint("the limit on file sizes (ulimit -f) also applies to shared memory: raise it");
 	else if (err == EMFILE || err == ENFILE)
@@ -78,10 +78,9 @@ static enum ct_status open_failed(ct_comm *c, int owner, int pid, int err)
 	if (err == ENOENT)
 		return ct__comm_caused_by(
 			c, owner, CT_FAIL(CT_PEER_LOST, "%s ended before its shared memory could be opened", who));
-	(void)CT_FAIL(CT_UNSUPPORTED, "cannot open the shared memory of %s: /proc/%d/fd: %s", who, pid, strerror(err));
-	ct_error_hint(
+	CT_FAIL(CT_UNSUPPORTED, "cannot open the shared memory of %s: /proc/%d/fd: %s", who, pid, strerror(err));
+	return ct_error_hint(
 		"the ranks of a host must run as the same user and share /proc; otherwise, set dist.backend=gloo");
-	return CT_UNSUPPORTED;
 }
 
 static enum ct_status attach(ct_comm *c, const char *key, int owner, size_t bytes, int64_t limit_ns,
@@ -98,9 +97,8 @@ static enum ct_status attach(ct_comm *c, const char *key, int owner, size_t byte
 	st = ct_store_get(c->world->store, key, ct_deadline_in(limit_ns), &text, &len);
 	if (st == CT_TIMEOUT) {
 		ct__comm_peer_text(c, owner, who, sizeof(who));
-		(void)CT_FAIL(CT_TIMEOUT,
-			      "%s has not made its shared memory available within %.1f s; it may be stopped", who,
-			      (double)limit_ns / 1e9);
+		CT_FAIL(CT_TIMEOUT, "%s has not made its shared memory available within %.1f s; it may be stopped", who,
+			(double)limit_ns / 1e9);
 		return ct__comm_caused_by(c, owner, CT_TIMEOUT);
 	}
 	CT_TRY(st);

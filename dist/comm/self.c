@@ -7,9 +7,8 @@ static enum ct_status self_supports(const struct ct_world *w)
 {
 	if (w->id.world <= 1)
 		return CT_OK;
-	(void)CT_FAIL(CT_UNSUPPORTED, "communicator \"self\" is for one rank, but this run has %d", w->id.world);
-	ct_error_hint("set dist.backend=auto");
-	return CT_UNSUPPORTED;
+	CT_FAIL(CT_UNSUPPORTED, "communicator \"self\" is for one rank, but this run has %d", w->id.world);
+	return ct_error_hint("set dist.backend=auto");
 }
 
 static enum ct_status self_open(struct ct_world *w, const struct ct_comm_opts *opts, ct_comm **out)

@@ -93,14 +93,14 @@ static void say_nothing_selected(const char *key, const char *selection, bool ex
 	const bool is_name = !strpbrk(selection, ",/^:");
 
 	if (selection[0] == '^')
-		(void)CT_FAIL(CT_CONFIG, "%s: \"%.200s\" excludes all interfaces of this host: %.300s", key, selection,
-			      usable);
+		CT_FAIL(CT_CONFIG, "%s: \"%.200s\" excludes all interfaces of this host: %.300s", key, selection,
+			usable);
 	else
-		(void)CT_FAIL(CT_CONFIG, "%s: this host has no %s \"%.200s\"; its usable interfaces are %.300s", key,
-			      !is_name ? "address in"
-			      : exists ? "address on the network interface"
-				       : "network interface",
-			      selection, usable);
+		CT_FAIL(CT_CONFIG, "%s: this host has no %s \"%.200s\"; its usable interfaces are %.300s", key,
+			!is_name ? "address in"
+			: exists ? "address on the network interface"
+				 : "network interface",
+			selection, usable);
 }
 
 enum ct_status ct__net_nothing_selected(const char *key, const char *selection)

@@ -166,11 +166,10 @@ static enum ct_status check_items(const char *key, const char *selection)
 		size_t len = strcspn(p, ",");
 
 		if (len == 0 || !parse_network(p, len, &network)) {
-			(void)CT_FAIL(CT_CONFIG, "%s: \"%.*s\" is neither the name of an interface nor a network", key,
-				      (int)(len < 60 ? len : 60), p);
-			ct_error_hint(
+			CT_FAIL(CT_CONFIG, "%s: \"%.*s\" is neither the name of an interface nor a network", key,
+				(int)(len < 60 ? len : 60), p);
+			return ct_error_hint(
 				"write names and networks such as eth0,10.1.0.0/16, or ^docker0 for all interfaces but this one");
-			return CT_CONFIG;
 		}
 		p += len;
 		if (!*p)

@@ -51,9 +51,8 @@ enum ct_status ct_net_resolve(const char *host, int port, int flags, struct addr
 	snprintf(service, sizeof(service), "%d", port);
 	err = getaddrinfo(host, service, &hints, out);
 	if (err != 0) {
-		(void)CT_FAIL(CT_COMM, "cannot resolve the host name \"%.200s\": %s", host, gai_strerror(err));
-		ct_error_hint("use a host name that this machine can resolve, or a numeric address");
-		return CT_COMM;
+		CT_FAIL(CT_COMM, "cannot resolve the host name \"%.200s\": %s", host, gai_strerror(err));
+		return ct_error_hint("use a host name that this machine can resolve, or a numeric address");
 	}
 	return CT_OK;
 }
@@ -63,8 +62,8 @@ static enum ct_status listen_failed(const char *host, int port, int err)
 	char holder[96] = "";
 	bool held = err == EADDRINUSE && ct_net_port_holder(port, holder, sizeof(holder));
 
-	(void)CT_FAIL(CT_COMM, "cannot serve the store on %s%sport %d: %s%s%s", host ? host : "", host ? " " : "", port,
-		      err == EADDRINUSE ? "the port is in use" : strerror(err), held ? " by " : "", holder);
+	CT_FAIL(CT_COMM, "cannot serve the store on %s%sport %d: %s%s%s", host ? host : "", host ? " " : "", port,
+		err == EADDRINUSE ? "the port is in use" : strerror(err), held ? " by " : "", holder);
 	if (err == EADDRINUSE)
 		ct_error_hint("choose another port (--master-port or MASTER_PORT), or end the program that uses it");
 	else if (err == EADDRNOTAVAIL && host && ct_net_is_loopback(host))
@@ -162,10 +161,9 @@ enum ct_status ct_net_listen_in(const char *host, const struct ct_port_range *ra
 		if (err != EADDRINUSE)
 			return listen_failed(host, port, err);
 	}
-	return CT_FAIL_HINT(
-		CT_COMM,
-		"use a larger range: a rank listens on one port for each rank of another host that connects to it",
-		"all ports of dist.port_range (%d-%d) are in use on this host", range->first, range->last);
+	CT_FAIL(CT_COMM, "all ports of dist.port_range (%d-%d) are in use on this host", range->first, range->last);
+	return ct_error_hint(
+		"use a larger range: a rank listens on one port for each rank of another host that connects to it");
 }
 
 enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, int *fd, int *err)

@@ -219,7 +219,7 @@ enum ct_status ct_race_failed(const struct ct_race *r, const char *host, int por
 	char text[CT_ADDR_LEN];
 
 	describe(r, host, &why);
-	(void)CT_FAIL(CT_COMM, "cannot connect to %.200s port %d: %.400s", host, port, ct_str_text(&why));
+	CT_FAIL(CT_COMM, "cannot connect to %.200s port %d: %.400s", host, port, ct_str_text(&why));
 	if (leads_nowhere(r, host, text))
 		ct_error_hint(
 			"this host resolves %.100s to %s, its own loopback interface: unless %.100s is this host, correct /etc/hosts "

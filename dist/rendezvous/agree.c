@@ -90,7 +90,7 @@ static enum ct_status differ(const struct ct_world *w, const char *what, int ran
 	} while (has_a || has_b);
 	if (n > 1)
 		ct_str_addf(&s, ", and %d more", n - 1);
-	(void)CT_FAIL(CT_MISMATCH, "%s: %s", what, ct_str_text(&s));
+	CT_FAIL(CT_MISMATCH, "%s: %s", what, ct_str_text(&s));
 	ct_error_hint("start all ranks with the same files, the same options and the same version of ctrain");
 	ct_str_release(&s);
 	return CT_MISMATCH;

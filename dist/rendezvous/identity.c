@@ -100,9 +100,8 @@ enum ct_status ct__env_int(const struct ct__env *e, const char *name, int *out)
 	if (!text)
 		return CT_OK;
 	if (ct_parse_i64(text, &v) != CT_OK || v < 0 || v > INT32_MAX) {
-		(void)CT_FAIL(CT_USAGE, "%s is \"%.60s\", which is not a non-negative integer", name, text);
-		ct_error_hint("unset %s, or let the launcher set it", name);
-		return CT_USAGE;
+		CT_FAIL(CT_USAGE, "%s is \"%.60s\", which is not a non-negative integer", name, text);
+		return ct_error_hint("unset %s, or let the launcher set it", name);
 	}
 	*out = (int)v;
 	return CT_OK;
@@ -139,16 +138,14 @@ enum ct_status ct__env_some_missing(const struct ct__env *e, const char *have, c
 	char missing[160];
 
 	(void)list_missing(e, names, n, missing, sizeof(missing));
-	(void)CT_FAIL(CT_USAGE, "%s is set, but %s not", have, missing);
-	ct_error_hint("set all of them, or unset %s to let ctrain start its own ranks", have);
-	return CT_USAGE;
+	CT_FAIL(CT_USAGE, "%s is set, but %s not", have, missing);
+	return ct_error_hint("set all of them, or unset %s to let ctrain start its own ranks", have);
 }
 
 enum ct_status ct__env_half_set(const char *have, const char *missing)
 {
-	(void)CT_FAIL(CT_USAGE, "%s is set, but %s is not", have, missing);
-	ct_error_hint("set both, or unset %s to let ctrain start its own ranks", have);
-	return CT_USAGE;
+	CT_FAIL(CT_USAGE, "%s is set, but %s is not", have, missing);
+	return ct_error_hint("set both, or unset %s to let ctrain start its own ranks", have);
 }
 
 /* A batch script has SLURM_NTASKS and SLURM_PROCID, too, but is not a step. The task count of a step has precedence. */
@@ -272,12 +269,11 @@ static enum ct_status check_double_launch(const struct ct__env *e, const struct 
 	CT_TRY(ct__env_int(e, "SLURM_STEP_NUM_TASKS", &tasks));
 	if (tasks < 2 || id->n_nodes < 0 || tasks == id->n_nodes)
 		return CT_OK;
-	(void)CT_FAIL(CT_USAGE,
-		      "srun has started %d tasks, and each of them has started torchrun, which expects %d node%s",
-		      tasks, id->n_nodes, ct_plural(id->n_nodes));
-	ct_error_hint("use srun without torchrun: srun ctrain CONFIG.yaml; or start torchrun once per node: srun "
-		      "--ntasks-per-node=1");
-	return CT_USAGE;
+	CT_FAIL(CT_USAGE, "srun has started %d tasks, and each of them has started torchrun, which expects %d node%s",
+		tasks, id->n_nodes, ct_plural(id->n_nodes));
+	return ct_error_hint(
+		"use srun without torchrun: srun ctrain CONFIG.yaml; or start torchrun once per node: srun "
+		"--ntasks-per-node=1");
 }
 
 /* Names that users write instead of the names that programs read. */

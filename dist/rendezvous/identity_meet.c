@@ -97,13 +97,11 @@ static enum ct_status meet_mpi(const struct ct__env *e, struct ct_identity *id)
 		job = ct__env_value(e, "OMPI_MCA_ess_base_jobid");
 	CT_TRY(master_port(e, job ? PORT_BASE + (int)(ct_text_hash(job) % PORT_SPAN) : DEFAULT_PORT, &port));
 	if (!one_host && !ct__env_value(e, "MASTER_ADDR")) {
-		(void)CT_FAIL(
-			CT_USAGE,
+		CT_FAIL(CT_USAGE,
 			"mpirun started %d ranks on several hosts, but MASTER_ADDR, the host of rank 0, is not set",
 			id->world);
-		ct_error_hint(
+		return ct_error_hint(
 			"set it to the host of rank 0: -x MASTER_ADDR=HOST (Open MPI) or -genv MASTER_ADDR HOST (MPICH)");
-		return CT_USAGE;
 	}
 	return meet(e, id, "127.0.0.1", port);
 }

@@ -11,9 +11,8 @@ enum ct_status ct__init_port_parse(const char *text, const char *what, int *out)
 	int64_t v;
 
 	if (ct_parse_i64(text, &v) != CT_OK || v < 1 || v > 65535) {
-		(void)CT_FAIL(CT_USAGE, "%s is \"%.40s\", which is not a port", what, text);
-		ct_error_hint("ports are numbers from 1 to 65535");
-		return CT_USAGE;
+		CT_FAIL(CT_USAGE, "%s is \"%.40s\", which is not a port", what, text);
+		return ct_error_hint("ports are numbers from 1 to 65535");
 	}
 	*out = (int)v;
 	return CT_OK;
@@ -21,9 +20,8 @@ enum ct_status ct__init_port_parse(const char *text, const char *what, int *out)
 
 static enum ct_status bad_url(const char *text, const char *why)
 {
-	(void)CT_FAIL(CT_USAGE, "init URL \"%.240s\": %s", text, why);
-	ct_error_hint("use env://, tcp://HOST:PORT or file:///PATH");
-	return CT_USAGE;
+	CT_FAIL(CT_USAGE, "init URL \"%.240s\": %s", text, why);
+	return ct_error_hint("use env://, tcp://HOST:PORT or file:///PATH");
 }
 
 /* Parses "host:port". An IPv6 address must be in brackets. */

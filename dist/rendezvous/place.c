@@ -23,13 +23,12 @@ static enum ct_status misplaced(const char *what, const char *role, const char *
 	char mine[256];
 
 	ct_net_local_list(mine, sizeof(mine));
-	(void)CT_FAIL(
-		CT_USAGE,
+	CT_FAIL(CT_USAGE,
 		"%s must run on the host of %s, %.200s%s%s%s, but that is not an address of this host, %s: it has %s%s%s",
 		role, what, host, strcmp(host, addr) == 0 ? "" : " (", strcmp(host, addr) == 0 ? "" : addr,
 		strcmp(host, addr) == 0 ? "" : ")", me->host, mine, reply[0] ? "; " : "", reply);
-	ct_error_hint("on this host, use another rank (--node-rank, RANK), or set %s to one of its addresses", what);
-	return CT_USAGE;
+	return ct_error_hint("on this host, use another rank (--node-rank, RANK), or set %s to one of its addresses",
+			     what);
 }
 
 enum ct_status ct_place_check(const char *what, const char *role, const char *host, int port,

@@ -56,7 +56,7 @@ static enum ct_status make_opts(const struct ct_identity *id, const struct ct_wo
 		out->n_nodes = id->n_nodes;
 	ct_wire_copy(out->host, sizeof(out->host), me->host);
 	if (strlen(run) >= sizeof(out->run_id) - 12) {
-		(void)CT_FAIL(CT_USAGE, "the run id \"%.80s\" is longer than %zu bytes", run, sizeof(out->run_id) - 13);
+		CT_FAIL(CT_USAGE, "the run id \"%.80s\" is longer than %zu bytes", run, sizeof(out->run_id) - 13);
 		return CT_USAGE;
 	}
 	ct_run_id_of_attempt(out->run_id, run, id->restart);
@@ -193,10 +193,9 @@ static enum ct_status no_meeting(const char *path, int64_t start)
 	struct ct_error last;
 
 	ct_error_save(&last);
-	(void)CT_FAIL(CT_TIMEOUT, "cannot join the run through %s within %.1f s: %s", path, ct_seconds_since(start),
-		      last.message);
-	ct_error_hint("check that rank 0 is running and uses the same file");
-	return CT_TIMEOUT;
+	CT_FAIL(CT_TIMEOUT, "cannot join the run through %s within %.1f s: %s", path, ct_seconds_since(start),
+		last.message);
+	return ct_error_hint("check that rank 0 is running and uses the same file");
 }
 
 static enum ct_status join_file(struct ct_world *w, const char *path, const struct ct_store_opts *o,
@@ -285,9 +284,8 @@ static enum ct_status explain_mismatch(struct ct_world *w)
 
 	if (!w->store || ct_store_watch(w->store, 0, &f) != CT_OK || f.status != CT_MISMATCH)
 		return CT_PEER_LOST;
-	(void)CT_FAIL(CT_MISMATCH, "%s", f.message);
-	ct_error_hint("%s", f.hint);
-	return CT_MISMATCH;
+	CT_FAIL(CT_MISMATCH, "%s", f.message);
+	return ct_error_hint("%s", f.hint);
 }
 
 /* One line per host. Our launcher logs it, too. */

@@ -54,9 +54,8 @@ enum ct_status ct__rendezvous_file_init(struct ct_rendezvous_file *m, const char
 
 static enum ct_status foreign(enum ct_status st, const char *path)
 {
-	(void)CT_FAIL(st, "%s is not a ctrain rendezvous file", path);
-	ct_error_hint("use a path for file:// that does not exist yet");
-	return st;
+	CT_FAIL(st, "%s is not a ctrain rendezvous file", path);
+	return ct_error_hint("use a path for file:// that does not exist yet");
 }
 
 /* Parses a line "name value". False if it has another name or the value is too long. */

@@ -31,10 +31,9 @@ static enum ct_status take(struct ct_secret *out, const char *token, const char 
 	size_t n = strlen(token);
 
 	if (n >= sizeof(out->token)) {
-		(void)CT_FAIL(CT_USAGE, "the secret in %s has %zu characters, but at most %zu are allowed", from, n,
-			      sizeof(out->token) - 1);
-		ct_error_hint("make a shorter one, for example CTRAIN_TOKEN=$(openssl rand -hex 16)");
-		return CT_USAGE;
+		CT_FAIL(CT_USAGE, "the secret in %s has %zu characters, but at most %zu are allowed", from, n,
+			sizeof(out->token) - 1);
+		return ct_error_hint("make a shorter one, for example CTRAIN_TOKEN=$(openssl rand -hex 16)");
 	}
 	*out = (struct ct_secret){0};
 	memcpy(out->token, token, n);
@@ -65,12 +64,12 @@ enum ct_status ct_secret_from_env(struct ct_secret *out)
 static enum ct_status not_private(const char *path, const struct stat *s)
 {
 	if (s->st_uid != geteuid()) {
-		(void)CT_FAIL(CT_USAGE, "%s belongs to user %u, but this process runs as user %u", path,
-			      (unsigned)s->st_uid, (unsigned)geteuid());
+		CT_FAIL(CT_USAGE, "%s belongs to user %u, but this process runs as user %u", path, (unsigned)s->st_uid,
+			(unsigned)geteuid());
 		ct_error_hint("remove it, or set the secret in the environment variable CTRAIN_TOKEN");
 	} else {
-		(void)CT_FAIL(CT_USAGE, "other users have access to %s (mode %04o), which contains a secret", path,
-			      (unsigned)(s->st_mode & 07777));
+		CT_FAIL(CT_USAGE, "other users have access to %s (mode %04o), which contains a secret", path,
+			(unsigned)(s->st_mode & 07777));
 		ct_error_hint("run `chmod 600 %s`; on a file system without permissions, use CTRAIN_TOKEN instead",
 			      path);
 	}
@@ -193,7 +192,7 @@ static enum ct_status make_file(const char *path, struct ct_secret *out)
 	if (st == CT_OK)
 		st = from_file(path, out);
 	if (st < 0) {
-		(void)ct_error_wrap("cannot store the run's secret in its run directory");
+		ct_error_wrap("cannot store the run's secret in its run directory");
 		return st == CT_NOT_FOUND ? CT_FAIL(CT_IO, "%s", ct_error_message()) : st;
 	}
 	out->made = true;
@@ -202,14 +201,13 @@ static enum ct_status make_file(const char *path, struct ct_secret *out)
 
 static enum ct_status none(const char *in_run, const char *in_home)
 {
-	(void)CT_FAIL(
-		CT_NOT_FOUND,
+	CT_FAIL(CT_NOT_FOUND,
 		"a run on several hosts needs a secret; otherwise, any host on the network could join the run and end "
 		"it; there is no CTRAIN_TOKEN%s%s%s%s",
 		in_run ? ", no " : "", in_run ? in_run : "", in_home ? ", no " : "", in_home ? in_home : "");
-	ct_error_hint("set the same CTRAIN_TOKEN on all nodes%s; or, on a private network, set dist.open_network=true",
-		      in_run ? " (node 0 prints one), or share the run directory" : "");
-	return CT_NOT_FOUND;
+	return ct_error_hint(
+		"set the same CTRAIN_TOKEN on all nodes%s; or, on a private network, set dist.open_network=true",
+		in_run ? " (node 0 prints one), or share the run directory" : "");
 }
 
 enum ct_status ct_secret_find(const struct ct_secret_opts *opts, struct ct_secret *out)
@@ -257,10 +255,10 @@ enum ct_status ct_secret_missing(const char *run_dir, double waited_s, const cha
 		return ct_error_restore(&e);
 	}
 	if (ct_net_connect(host, port, ct_deadline_in(CT_SEC), &fd, &err) == CT_OK)
-		(void)CT_FAIL(CT_TIMEOUT, "after %.1f s: %s; %s port %d answers", waited_s, e.message, host, port);
+		CT_FAIL(CT_TIMEOUT, "after %.1f s: %s; %s port %d answers", waited_s, e.message, host, port);
 	else
-		(void)CT_FAIL(CT_TIMEOUT, "after %.1f s: %s; node 0 does not answer either: %.300s", waited_s,
-			      e.message, ct_error_message());
+		CT_FAIL(CT_TIMEOUT, "after %.1f s: %s; node 0 does not answer either: %.300s", waited_s, e.message,
+			ct_error_message());
 	ct_error_hint("%s", e.hint);
 	ct_net_close(&fd);
 	return CT_TIMEOUT;

@@ -69,7 +69,7 @@ enum ct_status ct_settings_check(const struct ct_settings *s)
 			ct_str_addf(&hints, "%s%s", hints.len ? "; " : "", one->hint);
 	}
 	if (text.len) {
-		(void)CT_FAIL(CT_CONFIG, "%s", ct_str_text(&text));
+		CT_FAIL(CT_CONFIG, "%s", ct_str_text(&text));
 		ct_error_hint("%s", ct_str_text(&hints));
 	}
 	ct_str_release(&hints);

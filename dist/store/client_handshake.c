@@ -10,9 +10,8 @@
 
 static enum ct_status not_a_store(const ct_store *s)
 {
-	(void)CT_FAIL(CT_MISMATCH, "the server on %s port %d is not a ctrain store of this version", s->host, s->port);
-	ct_error_hint("choose another port (--master-port or MASTER_PORT), or end the program that uses it");
-	return CT_MISMATCH;
+	CT_FAIL(CT_MISMATCH, "the server on %s port %d is not a ctrain store of this version", s->host, s->port);
+	return ct_error_hint("choose another port (--master-port or MASTER_PORT), or end the program that uses it");
 }
 
 static enum ct_status broken(const ct_store *s, int err)
@@ -115,8 +114,7 @@ static enum ct_status refused(const ct_store *s, const struct ct_wire_frame *f)
 	ct_wire_str(&r, why, sizeof(why));
 	if (f->op != CT_WIRE_REFUSED || !ct_wire_done(&r) || f->status >= 0)
 		return not_a_store(s);
-	(void)CT_FAIL((enum ct_status)f->status, "the store at %s port %d refused the connection: %s", s->host, s->port,
-		      why);
+	CT_FAIL((enum ct_status)f->status, "the store at %s port %d refused the connection: %s", s->host, s->port, why);
 	ct_error_hint(
 		"all ranks of a run need the same token, run id, --nodes and --procs; each node needs a different --node-rank, and each rank a different RANK (not LOCAL_RANK); two runs on one host need two ports");
 	return (enum ct_status)f->status;
@@ -142,9 +140,8 @@ static enum ct_status read_challenge(ct_store *s, int64_t deadline_ns, struct ct
 
 static enum ct_status impostor(const ct_store *s)
 {
-	(void)CT_FAIL(CT_MISMATCH, "the server on %s port %d does not know the secret of this run", s->host, s->port);
-	ct_error_hint("another program answers at this address: check --master-addr and --master-port");
-	return CT_MISMATCH;
+	CT_FAIL(CT_MISMATCH, "the server on %s port %d does not know the secret of this run", s->host, s->port);
+	return ct_error_hint("another program answers at this address: check --master-addr and --master-port");
 }
 
 static enum ct_status read_welcome(ct_store *s, int64_t deadline_ns, const struct ct_nonces *nonces)

@@ -47,7 +47,7 @@ static enum ct_status client_new(const char *host, int port, const struct ct_sto
 	CT_ASSERT(pthread_mutex_init(&s->lock, NULL) == 0);
 	ct_cond_init(&s->changed);
 	if (s->wake_fd < 0)
-		(void)CT_FAIL(CT_NOMEM, "cannot reach the store: %s", strerror(errno));
+		CT_FAIL(CT_NOMEM, "cannot reach the store: %s", strerror(errno));
 	if (!s->host || s->wake_fd < 0) {
 		client_free(s);
 		return CT_NOMEM;
@@ -132,7 +132,7 @@ static enum ct_status fail_timeout(const ct_store *s, int64_t start)
 	struct ct_error last;
 
 	ct_error_save(&last);
-	(void)CT_FAIL(CT_TIMEOUT, "cannot reach the store within %.1f s: %s", ct_seconds_since(start), last.message);
+	CT_FAIL(CT_TIMEOUT, "cannot reach the store within %.1f s: %s", ct_seconds_since(start), last.message);
 	if (last.hint[0])
 		ct_error_hint("%s", last.hint);
 	else

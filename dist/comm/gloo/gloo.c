@@ -155,7 +155,7 @@ static enum ct_status connect_mesh(struct comm_gloo *g)
 	CT_TRY(ct__gloo_sockets_find(NULL, &before));
 	st = open_engine(g, &o);
 	if (st < 0)
-		(void)ct_error_wrap("connecting rank %d (%s) with gloo", ct__comm_world_rank(c, c->rank), addr);
+		ct_error_wrap("connecting rank %d (%s) with gloo", ct__comm_world_rank(c, c->rank), addr);
 	else
 		st = ct__gloo_sockets_find(&before, &g->sockets);
 	ct__gloo_sockets_release(&before);

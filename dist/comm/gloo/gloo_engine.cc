@@ -274,7 +274,7 @@ template <typename F> enum ct_status guarded(F f)
 		return explain(e.what());
 	} catch (const std::system_error &e) {
 		/* A std::system_error comes from starting a thread. */
-		(void)CT_FAIL(e.code().value() == EAGAIN ? CT_NOMEM : CT_COMM, "gloo: %s", words(e.what()));
+		CT_FAIL(e.code().value() == EAGAIN ? CT_NOMEM : CT_COMM, "gloo: %s", words(e.what()));
 		if (e.code().value() == EAGAIN)
 			ct_error_hint(
 				"the system cannot start another thread: raise the limit on processes (ulimit -u) or of the "

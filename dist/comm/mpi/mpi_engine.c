@@ -86,10 +86,10 @@ static enum ct_status check_world(int rank, int size)
 	MPI_Comm_size(MPI_COMM_WORLD, &all);
 	if (own == rank && all == size)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_MISMATCH,
-			    "start all ranks of the run with one mpirun, and unset RANK and WORLD_SIZE if they are set",
-			    "this process is rank %d of %d for MPI, but rank %d of %d of the run", own, all, rank,
-			    size);
+	CT_FAIL(CT_MISMATCH, "this process is rank %d of %d for MPI, but rank %d of %d of the run", own, all, rank,
+		size);
+	return ct_error_hint(
+		"start all ranks of the run with one mpirun, and unset RANK and WORLD_SIZE if they are set");
 }
 
 static enum ct_status poll_until_done(MPI_Request *r, int64_t deadline_ns)

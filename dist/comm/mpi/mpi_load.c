@@ -30,13 +30,13 @@ static enum ct_status choose(const struct implementation **out)
 	}
 	if (*out)
 		return CT_OK;
-	if (own && own[0])
-		return CT_FAIL_HINT(CT_UNSUPPORTED, "set it to openmpi or mpich, or unset it",
-				    "CTRAIN_MPI is \"%.60s\", which is not a supported implementation of MPI", own);
-	return CT_FAIL_HINT(
-		CT_UNSUPPORTED,
-		"start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, or use another dist.backend",
-		"communicator \"mpi\" needs ranks that were started by mpirun or by srun --mpi");
+	if (own && own[0]) {
+		CT_FAIL(CT_UNSUPPORTED, "CTRAIN_MPI is \"%.60s\", which is not a supported implementation of MPI", own);
+		return ct_error_hint("set it to openmpi or mpich, or unset it");
+	}
+	CT_FAIL(CT_UNSUPPORTED, "communicator \"mpi\" needs ranks that were started by mpirun or by srun --mpi");
+	return ct_error_hint(
+		"start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, or use another dist.backend");
 }
 
 static enum ct_status load(const struct implementation *m, const struct ct_mpi_module **out)
@@ -54,7 +54,7 @@ enum ct_status ct__mpi_load(const struct ct_mpi_module **out)
 
 	CT_TRY(choose(&m));
 	if (load(m, out) < 0) {
-		(void)ct_error_wrap("communicator \"mpi\" with %s", m->name);
+		ct_error_wrap("communicator \"mpi\" with %s", m->name);
 		ct_error_hint(
 			"build ctrain where the development files of this MPI are installed (scripts/setup.sh --mpi), "
 			"or use the mpirun of another MPI");
@@ -91,11 +91,12 @@ enum ct_status ct__mpi_supports(const struct ct_world *w)
 {
 	const struct ct_mpi_module *module;
 
-	if (w->id.by == CT_LAUNCHER_CTRAIN)
-		return CT_FAIL_HINT(
-			CT_UNSUPPORTED,
-			"start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, without --procs",
+	if (w->id.by == CT_LAUNCHER_CTRAIN) {
+		CT_FAIL(CT_UNSUPPORTED,
 			"communicator \"mpi\" needs ranks that were started by mpirun or srun, but ctrain's launcher "
 			"started them");
+		return ct_error_hint(
+			"start the ranks with mpirun -n N ctrain CONFIG dist.backend=mpi, without --procs");
+	}
 	return ct__mpi_load(&module);
 }

@@ -113,10 +113,10 @@ static enum ct_status start(void)
 static enum ct_status await(int64_t deadline_ns)
 {
 	while (process.state == STARTING) {
-		if (ct_cond_wait_until(&process.changed, &process.lock, deadline_ns) != 0)
-			return CT_FAIL_HINT(CT_TIMEOUT,
-					    "check that all ranks are running, and that they use dist.backend=mpi",
-					    "MPI_Init did not return in time");
+		if (ct_cond_wait_until(&process.changed, &process.lock, deadline_ns) != 0) {
+			CT_FAIL(CT_TIMEOUT, "MPI_Init did not return in time");
+			return ct_error_hint("check that all ranks are running, and that they use dist.backend=mpi");
+		}
 	}
 	if (process.state != READY)
 		return CT_FAIL(CT_COMM, process.state == BROKEN ? "MPI_Init failed" : "MPI has ended");

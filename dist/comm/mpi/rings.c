@@ -142,8 +142,8 @@ static enum ct_status get(const struct host *h, const char *key, int q, int64_t 
 	st = ct_store_get(h->comm->world->store, key, deadline_ns, &value, &len);
 	ct__comm_peer_text(h->comm, q, who, sizeof(who));
 	if (st == CT_TIMEOUT) {
-		(void)CT_FAIL_HINT(CT_TIMEOUT, "look at the output of this rank; it may be stopped, or very slow",
-				   "%s has not opened the communicator within %.1f s", who, (double)h->limit_ns / 1e9);
+		CT_FAIL(CT_TIMEOUT, "%s has not opened the communicator within %.1f s", who, (double)h->limit_ns / 1e9);
+		ct_error_hint("look at the output of this rank; it may be stopped, or very slow");
 		return ct__comm_caused_by(h->comm, q, CT_TIMEOUT);
 	}
 	CT_TRY(st);

@@ -27,8 +27,8 @@ static enum ct_status too_old(const char *why)
 	char path[256];
 
 	ct_library_path(ct_library_symbol(library, "ncclGetVersion"), path, sizeof(path));
-	return CT_FAIL_HINT(CT_UNSUPPORTED, "install NCCL 2.27 or newer for CUDA 13, or set dist.backend=gloo or shm",
-			    "%s (%s) %s", library, path, why);
+	CT_FAIL(CT_UNSUPPORTED, "%s (%s) %s", library, path, why);
+	return ct_error_hint("install NCCL 2.27 or newer for CUDA 13, or set dist.backend=gloo or shm");
 }
 
 static enum ct_status check_version(struct nccl_api *api)
@@ -84,8 +84,8 @@ enum ct_status ct__nccl_check(const struct nccl_api *api, ncclComm_t comm, ncclR
 	if (st >= 0)
 		return st;
 	last = api->GetLastError(comm);
-	(void)CT_FAIL(st, "NCCL: %s: %s%s%.400s", function, api->GetErrorString(r), last && *last ? ": " : "",
-		      last ? last : "");
+	CT_FAIL(st, "NCCL: %s: %s%s%.400s", function, api->GetErrorString(r), last && *last ? ": " : "",
+		last ? last : "");
 	if (getenv("NCCL_DEBUG"))
 		ct_error_hint("the messages from NCCL, in RUN/log/ or in the file NCCL_DEBUG_FILE, may say more");
 	else

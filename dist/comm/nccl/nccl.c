@@ -24,9 +24,9 @@ static enum ct_status check_device(const ct_device *d)
 {
 	if (d && strcmp(ct_device_kind(d), "cuda") == 0)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_UNSUPPORTED, "set device=cuda, or dist.backend=auto",
-			    "communicator \"nccl\" needs GPUs, but this rank computes on %s",
-			    d ? ct_device_kind(d) : "the CPU");
+	CT_FAIL(CT_UNSUPPORTED, "communicator \"nccl\" needs GPUs, but this rank computes on %s",
+		d ? ct_device_kind(d) : "the CPU");
+	return ct_error_hint("set device=cuda, or dist.backend=auto");
 }
 
 /* ---- closing */

@@ -37,8 +37,8 @@ static enum ct_status has_not_come(const ct_comm *c, int q)
 	if (ct_error_status() != CT_TIMEOUT)
 		return ct_error_status();
 	ct__comm_peer_text(c, q, who, sizeof(who));
-	(void)CT_FAIL_HINT(CT_TIMEOUT, "check whether that process is stopped, or busy for longer than dist.timeout",
-			   "%s has not opened the communicator within %.1f s", who, (double)c->opts.timeout_ns * 1e-9);
+	CT_FAIL(CT_TIMEOUT, "%s has not opened the communicator within %.1f s", who, (double)c->opts.timeout_ns * 1e-9);
+	ct_error_hint("check whether that process is stopped, or busy for longer than dist.timeout");
 	return ct__comm_caused_by(c, q, CT_TIMEOUT);
 }
 
@@ -50,8 +50,8 @@ static enum ct_status versions_differ(const ct_comm *c, int q, int other, int ow
 	ct__comm_peer_text(c, 0, who0, sizeof(who0));
 	ct__nccl_version_text(other, theirs, sizeof(theirs));
 	ct__nccl_version_text(own, ours, sizeof(ours));
-	return CT_FAIL_HINT(CT_MISMATCH, "install the same version of NCCL for all ranks; `ctrain info` shows its path",
-			    "%s has NCCL %s, but %s has NCCL %s", who, theirs, who0, ours);
+	CT_FAIL(CT_MISMATCH, "%s has NCCL %s, but %s has NCCL %s", who, theirs, who0, ours);
+	return ct_error_hint("install the same version of NCCL for all ranks; `ctrain info` shows its path");
 }
 
 /* Rank 0: waits until all ranks have come. answers[q] is the version of rank q, then its settings, one a line. */
@@ -278,7 +278,8 @@ static enum ct_status has_not_connected(const ct_comm *c)
 	if (explain(c, &text, &begun) < 0) {
 		(void)ct_error_restore(&e);
 	} else {
-		(void)CT_FAIL_HINT(CT_TIMEOUT, e.hint, "%s; %s", e.message, ct_str_text(&text));
+		CT_FAIL(CT_TIMEOUT, "%s; %s", e.message, ct_str_text(&text));
+		ct_error_hint("%s", e.hint);
 		if (begun)
 			ct_error_hint(
 				"NCCL_DEBUG=INFO shows what NCCL does; check dist.iface and the firewalls of the hosts");

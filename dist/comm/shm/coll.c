@@ -313,10 +313,9 @@ enum ct_status ct__shm_coll_compare(struct shm *s, uint64_t seq)
 		ct__comm_peer_text(&s->base, q, who_b, sizeof(who_b));
 		slot_text(s, a, what_a, sizeof(what_a));
 		slot_text(s, b, what_b, sizeof(what_b));
-		(void)CT_FAIL(CT_MISMATCH, "ranks disagree at collective %lld: %s issues %s, but %s issues %s",
-			      (long long)a->number, who_a, what_a, who_b, what_b);
-		ct_error_hint(CT_COMM_MISMATCH_HINT);
-		return CT_MISMATCH;
+		CT_FAIL(CT_MISMATCH, "ranks disagree at collective %lld: %s issues %s, but %s issues %s",
+			(long long)a->number, who_a, what_a, who_b, what_b);
+		return ct_error_hint(CT_COMM_MISMATCH_HINT);
 	}
 	return CT_OK;
 }

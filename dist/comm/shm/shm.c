@@ -19,12 +19,10 @@ static enum ct_status supports(const struct ct_world *w)
 	for (int q = 1; q < w->id.world; q++) {
 		if (w->peers[q].node == w->peers[0].node)
 			continue;
-		(void)CT_FAIL(
-			CT_UNSUPPORTED,
+		CT_FAIL(CT_UNSUPPORTED,
 			"communicator \"shm\" needs all ranks on one host, but rank %d is on %s and rank %d on %s",
 			w->peers[0].rank, w->peers[0].host, w->peers[q].rank, w->peers[q].host);
-		ct_error_hint("set dist.backend=auto");
-		return CT_UNSUPPORTED;
+		return ct_error_hint("set dist.backend=auto");
 	}
 	return CT_OK;
 }

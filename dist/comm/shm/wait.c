@@ -117,14 +117,13 @@ static enum ct_status gave_up(const struct shm *s, const ct_work *w, int q)
 	char who[128], what[224];
 
 	if (r->status == CT_MISMATCH) {
-		(void)CT_FAIL(CT_MISMATCH, "%.*s", len, r->reason);
-		ct_error_hint(CT_COMM_MISMATCH_HINT);
-		return CT_MISMATCH;
+		CT_FAIL(CT_MISMATCH, "%.*s", len, r->reason);
+		return ct_error_hint(CT_COMM_MISMATCH_HINT);
 	}
 	ct__comm_peer_text(&s->base, q, who, sizeof(who));
 	ct__work_text(w, what, sizeof(what));
-	(void)CT_FAIL(CT_PEER_LOST, "%s gave up: %.*s (while this rank waited in %s, operation %lld)", who, len,
-		      r->reason, what, (long long)w->seq);
+	CT_FAIL(CT_PEER_LOST, "%s gave up: %.*s (while this rank waited in %s, operation %lld)", who, len, r->reason,
+		what, (long long)w->seq);
 	return ct__comm_caused_by(&s->base, q, CT_PEER_LOST);
 }
 
@@ -145,8 +144,8 @@ static enum ct_status check_peers(struct shm *s, ct_work *w, bool look_at_proces
 			return gave_up(s, w, q);
 		ct__comm_peer_text(&s->base, q, who, sizeof(who));
 		ct__work_text(w, what, sizeof(what));
-		(void)CT_FAIL(CT_PEER_LOST, "%s %s while this rank waited in %s (operation %lld)", who, why, what,
-			      (long long)w->seq);
+		CT_FAIL(CT_PEER_LOST, "%s %s while this rank waited in %s (operation %lld)", who, why, what,
+			(long long)w->seq);
 		return ct__comm_caused_by(&s->base, q, CT_PEER_LOST);
 	}
 	return CT_OK;
@@ -189,11 +188,11 @@ static enum ct_status timed_out(struct shm *s, ct_work *w)
 		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", n++ ? ", " : "", who);
 	}
 	ct__work_text(w, what, sizeof(what));
-	(void)CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s for %s, which %s", what, (long long)w->seq,
-		      (double)s->base.opts.timeout_ns / 1e9, names,
-		      any_inside || n == 0 ? "stopped inside it"
-		      : n > 1              ? "have not reached it"
-					   : "has not reached it");
+	CT_FAIL(CT_TIMEOUT, "%s (operation %lld) has waited %.1f s for %s, which %s", what, (long long)w->seq,
+		(double)s->base.opts.timeout_ns / 1e9, names,
+		any_inside || n == 0 ? "stopped inside it"
+		: n > 1              ? "have not reached it"
+				     : "has not reached it");
 	ct_error_hint("check whether that process is stopped, swapping, or busy for longer than dist.timeout");
 	if (n > 0)
 		(void)ct__comm_caused_by(&s->base, first, CT_TIMEOUT);
@@ -319,7 +318,7 @@ enum ct_status ct__shm_watch_open(struct shm *s)
 			if (atomic_load_explicit(&s->ranks[q].state, memory_order_acquire) == SHM_CLOSED)
 				continue;
 			ct__comm_peer_text(&s->base, q, who, sizeof(who));
-			(void)CT_FAIL(CT_PEER_LOST, "%s ended while the communicator was being opened", who);
+			CT_FAIL(CT_PEER_LOST, "%s ended while the communicator was being opened", who);
 			return ct__comm_caused_by(&s->base, q, CT_PEER_LOST);
 		}
 	}
