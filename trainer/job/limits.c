@@ -29,9 +29,8 @@ enum ct_status ct_limits_check(int n_ranks)
 	}
 	if (files.rlim_cur >= need)
 		return CT_OK;
-	ct_error_set(CT_NOMEM, __FILE__, __LINE__,
-		     "the limit of open files in this shell is %llu, but a run with %d rank%s on a host needs %llu",
-		     (unsigned long long)files.rlim_cur, n_ranks, ct_plural(n_ranks), (unsigned long long)need);
-	ct_error_hint("raise the limit: ulimit -n %d", WANTED);
-	return CT_NOMEM;
+	CT_FAIL(CT_NOMEM,
+		"the limit of open files in this shell is %llu, but a run with %d rank%s on a host needs %llu",
+		(unsigned long long)files.rlim_cur, n_ranks, ct_plural(n_ranks), (unsigned long long)need);
+	return ct_error_hint("raise the limit: ulimit -n %d", WANTED);
 }

@@ -74,9 +74,7 @@ enum ct_status ct_run_dir_check_space(const char *run_dir, uint64_t bytes, int n
 	CT_TRY(ct_dir_free_bytes(run_dir, &have));
 	if (have >= want)
 		return CT_OK;
-	ct_error_set(CT_IO, __FILE__, __LINE__,
-		     "run directory %s has %.1f MiB of free space, but %d more checkpoint%s need%s %.1f MiB", run_dir,
-		     (double)have / (1 << 20), n, ct_plural(n), n == 1 ? "s" : "", (double)want / (1 << 20));
-	ct_error_hint("delete files to free space, lower checkpoint.keep_last, or use another run.dir");
-	return CT_IO;
+	CT_FAIL(CT_IO, "run directory %s has %.1f MiB of free space, but %d more checkpoint%s need%s %.1f MiB", run_dir,
+		(double)have / (1 << 20), n, ct_plural(n), n == 1 ? "s" : "", (double)want / (1 << 20));
+	return ct_error_hint("delete files to free space, lower checkpoint.keep_last, or use another run.dir");
 }

@@ -59,20 +59,18 @@ static enum ct_status fail_in_use(const ct_run_lock *l, const char *run_dir)
 	struct holder h;
 
 	read_holder(l->fd, &h);
-	ct_error_set(CT_IO, __FILE__, __LINE__, "run directory %s is in use by another ctrain (pid %s)", run_dir,
-		     h.pid[0] ? h.pid : "unknown");
-	ct_error_hint("wait until it has ended, or use another run.dir");
-	return CT_IO;
+	CT_FAIL(CT_IO, "run directory %s is in use by another ctrain (pid %s)", run_dir, h.pid[0] ? h.pid : "unknown");
+	return ct_error_hint("wait until it has ended, or use another run.dir");
 }
 
 static enum ct_status fail_late(const ct_run_lock *l, const char *run_dir, const struct holder *h)
 {
-	return ct_error_hinted(CT_FAIL(CT_IO,
-				       "this process belongs to start %d of Slurm job %s, but start %" PRId64
-				       " of the same job has already used the run directory %s",
-				       l->job.restart, l->job.key, h->restart, run_dir),
-			       "if this is not a process that was left over when the job was requeued, delete %s/lock",
-			       run_dir);
+	CT_FAIL(CT_IO,
+		"this process belongs to start %d of Slurm job %s, but start %" PRId64
+		" of the same job has already used the run directory %s",
+		l->job.restart, l->job.key, h->restart, run_dir);
+	return ct_error_hint("if this is not a process that was left over when the job was requeued, delete %s/lock",
+			     run_dir);
 }
 
 /* Replaces RUN/lock by a new file that is already locked. Who has locked the old file notices it when it checks. */

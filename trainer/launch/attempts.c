@@ -120,10 +120,10 @@ static enum ct_status explain_end(const struct ct_attempts *a, enum ct_restart_c
 	if (choice == CT_RESTART_USELESS)
 		ct_error_hint("launch.restarts does not apply to this error, because it would occur again");
 	else if (choice == CT_RESTART_USED)
-		(void)ct_error_wrap("launch.restarts=%d allows no further restart", r->budget);
+		ct_error_wrap("launch.restarts=%d allows no further restart", r->budget);
 	else if (choice == CT_RESTART_LOOP) {
-		(void)ct_error_wrap("crash loop: rank %d has failed %s in %d successive attempts", r->last.rank, where,
-				    r->n_same);
+		ct_error_wrap("crash loop: rank %d has failed %s in %d successive attempts", r->last.rank, where,
+			      r->n_same);
 		ct_error_hint(
 			"another restart would probably fail in the same way, so the job ends; see RUN/log/launcher.log");
 	}
@@ -145,10 +145,9 @@ static enum ct_status pause_job(struct ct_attempts *a)
 	ct_run_dir_unlock(lock);
 	if (sig == 0)
 		return CT_OK;
-	(void)CT_FAIL(CT_INTERRUPTED, "stopped by signal %d (%s) before restart %d of %d", sig, strsignal(sig), r->used,
-		      r->budget);
-	ct_error_hint("%s to continue from the newest checkpoint", ct_plan_how_to_resume(a->cfg));
-	return CT_INTERRUPTED;
+	CT_FAIL(CT_INTERRUPTED, "stopped by signal %d (%s) before restart %d of %d", sig, strsignal(sig), r->used,
+		r->budget);
+	return ct_error_hint("%s to continue from the newest checkpoint", ct_plan_how_to_resume(a->cfg));
 }
 
 /* After a failure: returns CT_OK when it is time for another attempt, otherwise the status of the job. */

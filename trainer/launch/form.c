@@ -97,15 +97,14 @@ static enum ct_status too_few(const struct ct_config *c, const struct choice *x,
 {
 	const double seconds = ct_seconds_since(since);
 
-	if (x->n_here < (int)c->launch.min_nodes)
-		return ct_error_hinted(
-			CT_FAIL(CT_TIMEOUT, "only %d of at least %lld nodes have joined within %.1f s (launch.nodes)",
-				x->n_here, (long long)c->launch.min_nodes, seconds),
-			"start ctrain on more nodes, or raise dist.rendezvous_timeout");
-	return ct_error_hinted(CT_FAIL(CT_CONFIG,
-				       "batch.global %lld cannot be divided among the ranks of %lld to %d nodes",
-				       (long long)c->batch.global, (long long)c->launch.min_nodes, x->n_here),
-			       "use a batch.global that is a multiple of every number of ranks that may occur");
+	if (x->n_here < (int)c->launch.min_nodes) {
+		CT_FAIL(CT_TIMEOUT, "only %d of at least %lld nodes have joined within %.1f s (launch.nodes)",
+			x->n_here, (long long)c->launch.min_nodes, seconds);
+		return ct_error_hint("start ctrain on more nodes, or raise dist.rendezvous_timeout");
+	}
+	CT_FAIL(CT_CONFIG, "batch.global %lld cannot be divided among the ranks of %lld to %d nodes",
+		(long long)c->batch.global, (long long)c->launch.min_nodes, x->n_here);
+	return ct_error_hint("use a batch.global that is a multiple of every number of ranks that may occur");
 }
 
 static void print_state(const struct ct_config *c, const struct choice *x, int world, int64_t decide)

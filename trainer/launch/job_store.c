@@ -268,10 +268,9 @@ static enum ct_status check_ranks(const struct ct_ranks *ranks, const struct ct_
 
 	if (n == ranks->local)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_MISMATCH,
-			    "start every node with the same number of processes (--procs), or with --procs A,B,..",
-			    "this node was started with %d rank%s, but according to node 0 (%s) it has %d",
-			    ranks->local, ct_plural(ranks->local), attempt->host, n);
+	CT_FAIL(CT_MISMATCH, "this node was started with %d rank%s, but according to node 0 (%s) it has %d",
+		ranks->local, ct_plural(ranks->local), attempt->host, n);
+	return ct_error_hint("start every node with the same number of processes (--procs), or with --procs A,B,..");
 }
 
 /* With launch.restarts: leads the attempt, or waits for one that another launcher leads. */

@@ -16,13 +16,12 @@ static enum ct_status describe_end(struct ct_launcher *l, const struct ct_worker
 		enum ct_status st = ct__worker_status(w);
 
 		if (!known) {
-			(void)CT_FAIL(st, "rank %d (pid %d) ended with exit code %d without an error message", w->rank,
-				      (int)w->pid, WEXITSTATUS(w->wait_status));
-			ct_error_hint("see its output above, and RUN/log/rank-%05d.log", w->rank);
-			return st;
+			CT_FAIL(st, "rank %d (pid %d) ended with exit code %d without an error message", w->rank,
+				(int)w->pid, WEXITSTATUS(w->wait_status));
+			return ct_error_hint("see its output above, and RUN/log/rank-%05d.log", w->rank);
 		}
 		/* Its watchdog ended it because another rank had failed. */
-		(void)CT_FAIL(st, "%s", f.message);
+		CT_FAIL(st, "%s", f.message);
 		if (f.hint[0])
 			ct_error_hint("%s", f.hint);
 		return st;
@@ -30,10 +29,9 @@ static enum ct_status describe_end(struct ct_launcher *l, const struct ct_worker
 	int sig = WTERMSIG(w->wait_status);
 	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
 	known = known && f.rank == w->rank && f.pid == (int)w->pid;
-	ct_error_set(crash ? CT_BUG : CT_PEER_LOST, __FILE__, __LINE__,
-		     "rank %d (pid %d on %s) was killed by signal %d (%s)%s%s", w->rank, (int)w->pid,
-		     l->store.opts.host, sig, strsignal(sig), known && f.phase[0] ? "; last seen: " : "",
-		     known ? f.phase : "");
+	CT_FAIL(crash ? CT_BUG : CT_PEER_LOST, "rank %d (pid %d on %s) was killed by signal %d (%s)%s%s", w->rank,
+		(int)w->pid, l->store.opts.host, sig, strsignal(sig), known && f.phase[0] ? "; last seen: " : "",
+		known ? f.phase : "");
 	if (sig == SIGKILL)
 		ct_witness_explain_kill(&l->witness,
 					l->run_dir ? "a smaller batch or fewer loader threads"
@@ -54,9 +52,8 @@ static enum ct_status ended_by_run(struct ct_launcher *l)
 		return CT_FAIL(CT_PEER_LOST, "the run has failed on another node");
 	if (f.status != CT_MISMATCH)
 		return ct_failure_raise(&f);
-	(void)CT_FAIL(CT_MISMATCH, "%s", f.message);
-	ct_error_hint("%s", f.hint);
-	return CT_MISMATCH;
+	CT_FAIL(CT_MISMATCH, "%s", f.message);
+	return ct_error_hint("%s", f.hint);
 }
 
 /* Returns true if any rank would have found the error. Which one found it first then does not matter on a single node.

@@ -222,16 +222,16 @@ static enum ct_status look_at_lock(const char *run_dir, int number, int64_t *fre
 
 static enum ct_status no_leader(const struct ct_leader *l, const char *master, int port, double seconds)
 {
-	if (l->number >= 0)
-		return CT_FAIL_HINT(
-			CT_TIMEOUT, "start ctrain again on the nodes",
+	if (l->number >= 0) {
+		CT_FAIL(CT_TIMEOUT,
 			"the launcher that led the job, pid %d on host %s, has not been reached for %.1f s, and no other one leads it",
 			l->pid, l->host, seconds);
-	(void)CT_FAIL(CT_TIMEOUT, "node 0 has not started the store within %.1f s", seconds);
-	ct_error_hint(
+		return ct_error_hint("start ctrain again on the nodes");
+	}
+	CT_FAIL(CT_TIMEOUT, "node 0 has not started the store within %.1f s", seconds);
+	return ct_error_hint(
 		"check that ctrain is running on node 0, that its address is %s port %d, and that no firewall blocks it",
 		master, port);
-	return CT_TIMEOUT;
 }
 
 enum ct_status ct_leader_elect(const struct ct_config *c, const char *run_dir, struct ct_rejoin_at *at,

@@ -233,10 +233,9 @@ enum ct_status ct_rejoin_wait(const struct ct_rejoin_at *at, int64_t timeout_ns,
 			return CT_FAIL(CT_INTERRUPTED, "stopped by signal %d (%s) while no rank was running", f.sig,
 				       strsignal(f.sig));
 	}
-	(void)CT_FAIL(CT_TIMEOUT, "node 0 has not started %s within %.1f s",
-		      last->pid ? "the ranks again" : "the store", ct_seconds_since(start));
-	ct_error_hint(
+	CT_FAIL(CT_TIMEOUT, "node 0 has not started %s within %.1f s", last->pid ? "the ranks again" : "the store",
+		ct_seconds_since(start));
+	return ct_error_hint(
 		"check that ctrain is running on node 0, that its address is %s port %d, and that no firewall blocks it",
 		at->host, at->port);
-	return CT_TIMEOUT;
 }

@@ -62,11 +62,10 @@ static void child_main(pid_t parent, char **argv, char **env, int out, int error
 
 static enum ct_status out_of(const char *what, int rank)
 {
-	enum ct_status st = CT_FAIL(CT_NOMEM, "cannot start rank %d: %s: %s", rank, what, strerror(errno));
+	CT_FAIL(CT_NOMEM, "cannot start rank %d: %s: %s", rank, what, strerror(errno));
 
-	ct_error_hint(
+	return ct_error_hint(
 		"start fewer ranks, or raise the limits of this shell (ulimit -n: open files, ulimit -u: processes)");
-	return st;
 }
 
 enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,

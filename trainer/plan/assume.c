@@ -32,13 +32,16 @@ enum ct_status ct_assume_parse(const char *text, struct ct_assumed *out)
 		if (name < len && len - name - 1 < sizeof(number))
 			memcpy(number, s + name + 1, len - name - 1);
 		if (i == CT_ARRAY_LEN(parts) || ct_parse_i64(number, parts[i].value) < 0 ||
-		    *parts[i].value < parts[i].lo || *parts[i].value > parts[i].hi)
-			return CT_FAIL_HINT(CT_USAGE, EXAMPLE,
-					    "--assume: \"%.*s\" is not train, val, classes or size with a number",
-					    (int)(len < 40 ? len : 40), s);
+		    *parts[i].value < parts[i].lo || *parts[i].value > parts[i].hi) {
+			CT_FAIL(CT_USAGE, "--assume: \"%.*s\" is not train, val, classes or size with a number",
+				(int)(len < 40 ? len : 40), s);
+			return ct_error_hint("%s", EXAMPLE);
+		}
 	}
-	if (out->train == 0)
-		return CT_FAIL_HINT(CT_USAGE, EXAMPLE, "--assume needs the number of training samples");
+	if (out->train == 0) {
+		CT_FAIL(CT_USAGE, "--assume needs the number of training samples");
+		return ct_error_hint("%s", EXAMPLE);
+	}
 	return CT_OK;
 }
 
@@ -50,11 +53,14 @@ enum ct_status ct_assume_info(const struct ct_assumed *a, const struct ct_config
 	out->n_groups = 1;
 	if (a->classes > 0)
 		out->n_classes = (int)a->classes;
-	else if (ct_plan_is_encoded(c) && c->data.classes <= 0)
-		return CT_FAIL_HINT(CT_USAGE, EXAMPLE, "--assume needs the number of classes");
-	if (out->h == 0 && !ct_plan_is_encoded(c))
-		return CT_FAIL_HINT(CT_USAGE, "set data.shape, for example data.shape=[1,28,28]",
-				    "the shape of the samples is only in the data files");
+	else if (ct_plan_is_encoded(c) && c->data.classes <= 0) {
+		CT_FAIL(CT_USAGE, "--assume needs the number of classes");
+		return ct_error_hint("%s", EXAMPLE);
+	}
+	if (out->h == 0 && !ct_plan_is_encoded(c)) {
+		CT_FAIL(CT_USAGE, "the shape of the samples is only in the data files");
+		return ct_error_hint("set data.shape, for example data.shape=[1,28,28]");
+	}
 	return CT_OK;
 }
 

@@ -147,9 +147,8 @@ static enum ct_status check_indexes(const struct ct_plan_devices *d, int count)
 	for (int i = 0; i < d->n; i++) {
 		if (d->index[i] < count)
 			continue;
-		return CT_FAIL_HINT(CT_NO_DEVICE,
-				    "`ctrain info` lists the devices; CUDA_VISIBLE_DEVICES hides and renumbers them",
-				    "no cuda device %d (valid indexes: 0 to %d)", d->index[i], count - 1);
+		CT_FAIL(CT_NO_DEVICE, "no cuda device %d (valid indexes: 0 to %d)", d->index[i], count - 1);
+		return ct_error_hint("`ctrain info` lists the devices; CUDA_VISIBLE_DEVICES hides and renumbers them");
 	}
 	return CT_OK;
 }
@@ -173,10 +172,11 @@ enum ct_status ct_plan_devices(const struct ct_config *c, struct ct_plan_devices
 	choose_kind(c, out);
 	if (!is_on_host(out->kind))
 		return choose_gpus(c, out);
-	if (c->launch.devices[0])
-		return CT_FAIL_HINT(CT_CONFIG, "remove launch.devices (--devices)",
-				    "launch.devices=%s selects GPUs, but this run would compute on the CPU%s%s",
-				    c->launch.devices, out->why[0] ? ": " : "", out->why);
+	if (c->launch.devices[0]) {
+		CT_FAIL(CT_CONFIG, "launch.devices=%s selects GPUs, but this run would compute on the CPU%s%s",
+			c->launch.devices, out->why[0] ? ": " : "", out->why);
+		return ct_error_hint("remove launch.devices (--devices)");
+	}
 	return ct_device_count(out->kind, &count);
 }
 
@@ -194,9 +194,8 @@ enum ct_status ct_plan_check_devices(const struct ct_config *c, int local)
 		snprintf(instead, sizeof(instead),
 			 "use fewer stages, because launch.pipeline=%lld needs %d GPUs on each node",
 			 (long long)c->launch.pipeline, least_ranks(c));
-	return ct_error_hinted(
-		CT_FAIL(CT_NO_DEVICE, "%d ranks would have to share %d GPU%s", local, d.n, ct_plural(d.n)),
-		"%s; to share GPUs on purpose, list them repeatedly: launch.devices=0,0", instead);
+	CT_FAIL(CT_NO_DEVICE, "%d ranks would have to share %d GPU%s", local, d.n, ct_plural(d.n));
+	return ct_error_hint("%s; to share GPUs on purpose, list them repeatedly: launch.devices=0,0", instead);
 }
 
 int ct_plan_local_procs(const struct ct_config *c)

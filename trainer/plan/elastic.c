@@ -41,7 +41,7 @@ enum ct_status ct_plan_check_elastic(const struct ct_config *c)
 	ct_free(first);
 	if (n <= most.n_nodes)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_CONFIG, "use a multiple of every number of ranks that may occur",
-			    "batch.global %lld cannot be divided among the ranks of %lld to %d nodes",
-			    (long long)c->batch.global, (long long)c->launch.min_nodes, most.n_nodes);
+	CT_FAIL(CT_CONFIG, "batch.global %lld cannot be divided among the ranks of %lld to %d nodes",
+		(long long)c->batch.global, (long long)c->launch.min_nodes, most.n_nodes);
+	return ct_error_hint("use a multiple of every number of ranks that may occur");
 }

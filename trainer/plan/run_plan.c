@@ -65,12 +65,11 @@ static enum ct_status plan_batch(const struct ct_config *c, uint32_t world, stru
 	uint64_t parts = (uint64_t)world * accumulate;
 	uint64_t global = c->batch.global > 0 ? (uint64_t)c->batch.global : (uint64_t)c->batch.per_rank * parts;
 	if (global % parts != 0) {
-		return ct_error_hinted(CT_FAIL(CT_CONFIG,
-					       "batch.global %llu is not divisible by %u %s x train.accumulate %lld",
-					       (unsigned long long)global, world,
-					       c->launch.pipeline > 1 ? "replicas" : "ranks", (long long)accumulate),
-				       "use a multiple of %llu, for example batch.global=%llu, or set batch.per_rank",
-				       (unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
+		CT_FAIL(CT_CONFIG, "batch.global %llu is not divisible by %u %s x train.accumulate %lld",
+			(unsigned long long)global, world, c->launch.pipeline > 1 ? "replicas" : "ranks",
+			(long long)accumulate);
+		return ct_error_hint("use a multiple of %llu, for example batch.global=%llu, or set batch.per_rank",
+				     (unsigned long long)parts, (unsigned long long)((global / parts + 1) * parts));
 	}
 	if (global > UINT32_MAX / 2)
 		return CT_FAIL(CT_CONFIG, "a global batch of %llu samples is too large", (unsigned long long)global);
@@ -191,10 +190,10 @@ static enum ct_status plan_steps(const struct ct_config *c, const struct ct_data
 				       .drop_last = c->data.drop_last};
 	p->steps_per_epoch = ct_sampler_steps(&p->train);
 	if (p->steps_per_epoch == 0) {
-		return CT_FAIL_HINT(
-			CT_CONFIG, "use a smaller batch or data.drop_last=false",
+		CT_FAIL(CT_CONFIG,
 			"an epoch of %u samples contains no full batch of %u samples, and data.drop_last is set",
 			train->n, p->global_batch);
+		return ct_error_hint("use a smaller batch or data.drop_last=false");
 	}
 	uint64_t total = c->train.epochs > 0 ? (uint64_t)c->train.epochs * p->steps_per_epoch : UINT64_MAX;
 	if (c->train.max_steps > 0 && (uint64_t)c->train.max_steps < total)
@@ -213,12 +212,13 @@ static enum ct_status check_val(const struct ct_config *c, const struct ct_datas
 			       val->c, val->h, val->w, train->c, train->h, train->w);
 	if (val->n_classes <= train->n_classes)
 		return CT_OK;
-	return CT_FAIL_HINT(
-		CT_DATA,
+	CT_FAIL(CT_DATA, "the evaluation data has %d classes, but the training data has %d", val->n_classes,
+		train->n_classes);
+	return ct_error_hint(
+		"%s",
 		c->data.name == CT_CFG_DATA_SHARDS
 			? "set data.classes to the number of classes, or data.classes_file to a file with their names"
-			: "training and evaluation data must have the same classes",
-		"the evaluation data has %d classes, but the training data has %d", val->n_classes, train->n_classes);
+			: "training and evaluation data must have the same classes");
 }
 
 static enum ct_status has_batch_norm(const struct ct_config *c, const struct ct_dataset_info *train,
@@ -249,10 +249,10 @@ static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_d
 	CT_TRY(has_batch_norm(c, train, p, &any));
 	if (!any)
 		return CT_OK;
-	return CT_FAIL_HINT(
-		CT_CONFIG, "skip that batch: data.drop_last=true",
+	CT_FAIL(CT_CONFIG,
 		"model.bn=sync requires samples on every rank, but the last batch of an epoch (%llu samples) has none for rank %u",
 		(unsigned long long)(p->train.n - (p->steps_per_epoch - 1) * p->global_batch), s.rank);
+	return ct_error_hint("skip that batch: data.drop_last=true");
 }
 
 static enum ct_status plan_training(const struct ct_config *c, const struct ct_dataset_info *train,

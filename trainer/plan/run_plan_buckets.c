@@ -51,8 +51,8 @@ static enum ct_status bucket_slices(const ct_net *net, struct ct_bucket_slice **
 {
 	*n = ct_net_n_trained(net);
 	if (*n == 0) {
-		return CT_FAIL_HINT(CT_CONFIG, "add a linear or conv2d layer to model.layers",
-				    "the model has no parameters to train");
+		CT_FAIL(CT_CONFIG, "the model has no parameters to train");
+		return ct_error_hint("add a linear or conv2d layer to model.layers");
 	}
 	CT_TRY_ALLOC(*out = CT_NEW_ARRAY(struct ct_bucket_slice, (size_t)*n));
 	for (int i = 0; i < *n; i++) {

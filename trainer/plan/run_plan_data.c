@@ -146,13 +146,13 @@ static enum ct_status check_classes(const struct ct_config *c, const struct ct_d
 {
 	if (train->n_classes != 1 || train->n_targets > 0)
 		return CT_OK;
-	return CT_FAIL_HINT(
-		CT_DATA,
+	CT_FAIL(CT_DATA, "%s%s%s has only one class, but a classifier needs at least two",
+		ct_config_choice(c, "data.name"), c->data.dir[0] ? " in " : "", c->data.dir);
+	return ct_error_hint(
+		"%s",
 		c->data.name == CT_CFG_DATA_IMAGEFOLDER
 			? "add a directory for what is not in this class; if the directories of the classes are one level deeper, set data.dir or data.train to the directory that contains them"
-			: "add samples of other classes; data.classes sets the number of classes if these samples do not contain all of them",
-		"%s%s%s has only one class, but a classifier needs at least two", ct_config_choice(c, "data.name"),
-		c->data.dir[0] ? " in " : "", c->data.dir);
+			: "add samples of other classes; data.classes sets the number of classes if these samples do not contain all of them");
 }
 
 enum ct_status ct_plan_data(const struct ct_config *c, const struct ct_dataset_info *train,
@@ -222,11 +222,11 @@ static enum ct_status same_weights(const struct ct_config *c, const ct_graph *a,
 
 		if (p->n == q->n)
 			continue;
-		return CT_FAIL_HINT(
-			CT_CONFIG,
-			"use the same size for training and evaluation, or a model whose linear layer follows a global_avg_pool",
+		CT_FAIL(CT_CONFIG,
 			"the weights of model.name=%s depend on the image size: for %dx%d, %s would have %zu elements instead of %zu",
 			ct_config_choice(c, "model.name"), size.w, size.h, p->name, q->n, p->n);
+		return ct_error_hint(
+			"use the same size for training and evaluation, or a model whose linear layer follows a global_avg_pool");
 	}
 	return CT_OK;
 }

@@ -20,10 +20,9 @@ enum ct_status ct_plan_model(const struct ct_config *c, const struct ct_dataset_
 	bool regression = train->n_targets > 0;
 	bool mse = c->model.loss == CT_CFG_LOSS_MSE || (c->model.loss == CT_CFG_LOSS_AUTO && regression);
 	if (mse != regression) {
-		return ct_error_hinted(CT_FAIL(CT_CONFIG, "model.loss is %s, but data set %s has %s",
-					       ct_config_choice(c, "model.loss"), ct_config_choice(c, "data.name"),
-					       regression ? "float targets" : "class labels"),
-				       "use model.loss=%s, or auto", regression ? "mse" : "cross_entropy");
+		CT_FAIL(CT_CONFIG, "model.loss is %s, but data set %s has %s", ct_config_choice(c, "model.loss"),
+			ct_config_choice(c, "data.name"), regression ? "float targets" : "class labels");
+		return ct_error_hint("use model.loss=%s, or auto", regression ? "mse" : "cross_entropy");
 	}
 	out->spec = (struct ct_model_spec){
 		.name = ct_config_choice(c, "model.name"),

@@ -59,16 +59,18 @@ enum ct_status ct_plan_stages(const struct ct_config *c, int world, int rank, st
 {
 	const int n = (int)c->launch.pipeline;
 
-	if (world % n != 0)
-		return CT_FAIL_HINT(CT_CONFIG, "use a multiple, for example --procs with the number of stages",
-				    "launch.pipeline=%d does not divide the %d rank%s of this run", n, world,
-				    ct_plural(world));
-	if (n > 1 && n < world && ct_comm_has(c->dist.backend, CT_COMM_ALL_RANKS))
-		return CT_FAIL_HINT(
-			CT_CONFIG, "use another dist.backend, or as many stages as ranks",
+	if (world % n != 0) {
+		CT_FAIL(CT_CONFIG, "launch.pipeline=%d does not divide the %d rank%s of this run", n, world,
+			ct_plural(world));
+		return ct_error_hint("use a multiple, for example --procs with the number of stages");
+	}
+	if (n > 1 && n < world && ct_comm_has(c->dist.backend, CT_COMM_ALL_RANKS)) {
+		CT_FAIL(CT_CONFIG,
 			"launch.pipeline=%d with %d ranks and dist.backend=%s: the ranks of a stage need a separate "
 			"communicator, but communicator \"%s\" always contains all ranks",
 			n, world, c->dist.backend, c->dist.backend);
+		return ct_error_hint("use another dist.backend, or as many stages as ranks");
+	}
 	*out = (struct ct_stages){.n = n, .stage = rank % n, .replica = rank / n, .n_replicas = world / n};
 	return CT_OK;
 }

@@ -283,13 +283,13 @@ static enum ct_status translate(struct ct_import *im, const char *line, struct c
 	take_environment(im);
 	take_wrapper(im);
 	take_environment(im);
-	if (!take_launcher(im) && !take_python(im))
-		return CT_FAIL_HINT(
-			CT_USAGE,
-			"ctrain import \"torchrun --nproc_per_node 4 train.py --lr 0.1\"; "
-			"or pass the configuration file of accelerate",
+	if (!take_launcher(im) && !take_python(im)) {
+		CT_FAIL(CT_USAGE,
 			"\"%.60s\" is not a launcher that ctrain knows (torchrun, python, accelerate, srun, mpirun)",
 			word(im));
+		return ct_error_hint("ctrain import \"torchrun --nproc_per_node 4 train.py --lr 0.1\"; "
+				     "or pass the configuration file of accelerate");
+	}
 	take_script(im);
 	ct__import_script(im);
 	ct__import_settle(im);

@@ -89,9 +89,10 @@ static enum ct_status read_words(struct reader *r, struct ct_words *out)
 			r->s += strcspn(r->s, "\n");
 		} else if (strchr("\n;&|<>", *r->s)) {
 			CT_TRY(end_word(r, out));
-			if (out->n > 0 && !is_end(r->s))
-				return CT_FAIL_HINT(CT_USAGE, "pass one command at a time",
-						    "\"%.40s\" is another command or a redirection", r->s);
+			if (out->n > 0 && !is_end(r->s)) {
+				CT_FAIL(CT_USAGE, "\"%.40s\" is another command or a redirection", r->s);
+				return ct_error_hint("pass one command at a time");
+			}
 			r->s++;
 		} else if (*r->s == '\'' || *r->s == '"') {
 			CT_TRY(read_quoted(r));

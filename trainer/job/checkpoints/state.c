@@ -307,7 +307,7 @@ static enum ct_status parse(const char *text, size_t len, const char *where, str
 	CT_TRY(ct_json_parse(text, len, where, &j));
 	st = ct_json_is_object(j) ? read_json(j, &s) : CT_FAIL(CT_DATA, "not a JSON object");
 	if (st < 0) {
-		(void)ct_error_wrap("%s", where);
+		ct_error_wrap("%s", where);
 		goto fail;
 	}
 	if (len < strlen(head) + HEX_LEN || memcmp(text, head, strlen(head)) != 0) {

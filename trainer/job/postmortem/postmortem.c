@@ -233,9 +233,10 @@ enum ct_status ct_postmortem_read(const char *run_dir, ct_json **out)
 		ct_json_push(ranks, copy_of(ct_json_at(old, i)));
 	if (st == CT_OK || st == CT_NOT_FOUND)
 		st = adopt_stacks(run_dir, ranks);
-	if (st == CT_OK && !j && ct_json_len(ranks) == 0)
-		st = CT_FAIL_HINT(CT_NOT_FOUND, "a run that ends without a failure has no report",
-				  "%s/log has neither postmortem.json nor backtraces", run_dir);
+	if (st == CT_OK && !j && ct_json_len(ranks) == 0) {
+		CT_FAIL(CT_NOT_FOUND, "%s/log has neither postmortem.json nor backtraces", run_dir);
+		st = ct_error_hint("a run that ends without a failure has no report");
+	}
 	ct_json_set_i64(report, "v", 1);
 	ct_json_set_f64(report, "time", time);
 	ct_json_set_i64(report, "world_size", world);

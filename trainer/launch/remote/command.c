@@ -133,11 +133,10 @@ static enum ct_status too_large(const struct ct_str *all, const char *largest)
 {
 	const int name = (int)strcspn(largest, "=");
 
-	return ct_error_hinted(
-		CT_FAIL(CT_USAGE,
-			"the environment variables for the hosts (CTRAIN_*, NCCL_*, GLOO_*) take %zu bytes, but the limit is %zu; the largest one is %.*s (%zu bytes)",
-			all->len, MAX_VARIABLES, name, largest, strlen(largest)),
-		"unset %.*s", name, largest);
+	CT_FAIL(CT_USAGE,
+		"the environment variables for the hosts (CTRAIN_*, NCCL_*, GLOO_*) take %zu bytes, but the limit is %zu; the largest one is %.*s (%zu bytes)",
+		all->len, MAX_VARIABLES, name, largest, strlen(largest));
+	return ct_error_hint("unset %.*s", name, largest);
 }
 
 enum ct_status ct__command_variables(struct ct_str *out)

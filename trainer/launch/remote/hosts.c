@@ -15,11 +15,11 @@ static enum ct_status parse_one(const char *text, size_t len, struct ct_hosts *o
 	int64_t procs = 0;
 	enum ct_status st = CT_OK;
 
-	if (colon && (!number || ct_parse_i64(number, &procs) < 0 || procs < 1 || procs > MAX_PROCS))
-		st = CT_FAIL_HINT(CT_USAGE, "write HOST:N for N ranks, and [ADDRESS]:N for an IPv6 address",
-				  "--hosts: \"%.*s\" has no number of ranks between 1 and %d after ':'", (int)len, text,
-				  MAX_PROCS);
-	else if (name_len == 0 || name[0] == '-')
+	if (colon && (!number || ct_parse_i64(number, &procs) < 0 || procs < 1 || procs > MAX_PROCS)) {
+		CT_FAIL(CT_USAGE, "--hosts: \"%.*s\" has no number of ranks between 1 and %d after ':'", (int)len, text,
+			MAX_PROCS);
+		st = ct_error_hint("write HOST:N for N ranks, and [ADDRESS]:N for an IPv6 address");
+	} else if (name_len == 0 || name[0] == '-')
 		st = CT_FAIL(CT_USAGE, "--hosts: \"%.*s\" is not the name of a host", (int)len, text);
 	else if (out->n > 0 && (out->all[0].procs == 0) != (procs == 0))
 		st = CT_FAIL(CT_USAGE, "--hosts: give the number of ranks for every host (a:4,b:4), or for none");

@@ -250,20 +250,21 @@ static enum ct_status describe(const struct connection *c, int node)
 	const int code = WIFEXITED(c->wait_status) ? WEXITSTATUS(c->wait_status) : SSH_FAILED;
 	const bool here = ct__host_is_here(c->host);
 
-	if (code == SSH_FAILED && !here)
-		return ct_error_hinted(
-			CT_FAIL(CT_COMM, "the connection to %s (node %d) failed", c->host->name, node),
+	if (code == SSH_FAILED && !here) {
+		CT_FAIL(CT_COMM, "the connection to %s (node %d) failed", c->host->name, node);
+		return ct_error_hint(
 			"`ssh -oBatchMode=yes %s true` must work without a password: use a key, and accept the key of the host once",
 			c->host->name);
-	if (code == NOT_FOUND || code == NOT_EXECUTABLE)
-		return ct_error_hinted(
-			CT_FAIL(CT_NOT_FOUND, "ctrain could not be started on %s (node %d)", c->host->name, node),
-			"install ctrain at the same path on all hosts");
+	}
+	if (code == NOT_FOUND || code == NOT_EXECUTABLE) {
+		CT_FAIL(CT_NOT_FOUND, "ctrain could not be started on %s (node %d)", c->host->name, node);
+		return ct_error_hint("install ctrain at the same path on all hosts");
+	}
 	const enum ct_status st = ct_status_of_exit_code(code);
 	if (st == CT_INTERRUPTED)
 		return CT_FAIL(st, "stopped by a signal");
-	return ct_error_hinted(CT_FAIL(st, "node %d on %s ended with exit code %d", node, c->host->name, code),
-			       "its messages are above, and in RUN/log; `ctrain explain %d` explains the code", code);
+	CT_FAIL(st, "node %d on %s ended with exit code %d", node, c->host->name, code);
+	return ct_error_hint("its messages are above, and in RUN/log; `ctrain explain %d` explains the code", code);
 }
 
 static enum ct_status run(struct job *j)
