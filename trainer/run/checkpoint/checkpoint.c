@@ -63,9 +63,8 @@ static enum ct_status check_finite(const float *x, size_t n, const char *name)
 		n_bad += !isfinite(x[k]);
 	if (n_bad == 0)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_NUMERIC,
-			    "training has diverged; lower optim.lr, lengthen the warm-up, or set optim.clip_norm",
-			    "%zu of the %zu values of %s are not finite", n_bad, n, name);
+	CT_FAIL(CT_NUMERIC, "%zu of the %zu values of %s are not finite", n_bad, n, name);
+	return ct_error_hint("training has diverged; lower optim.lr, lengthen the warm-up, or set optim.clip_norm");
 }
 
 /* Adds all parameters of a group, and its buffers if it has any. */

@@ -163,8 +163,8 @@ static enum ct_status resolve_link(const char *run_dir, const char *what, char *
 	if (st == CT_OK && !*path && strcmp(what, "last") == 0)
 		st = ct_checkpoint_find(run_dir, path);
 	if (st == CT_OK && !*path) {
-		st = CT_FAIL_HINT(CT_NOT_FOUND, "train first, or give the path of a checkpoint directory",
-				  "there is no checkpoint \"%s\" in %s", what, run_dir);
+		CT_FAIL(CT_NOT_FOUND, "there is no checkpoint \"%s\" in %s", what, run_dir);
+		st = ct_error_hint("train first, or give the path of a checkpoint directory");
 	}
 	return st;
 }
@@ -185,12 +185,12 @@ static enum ct_status no_checkpoint(const char *what)
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(pickles); i++)
 		pickle = pickle || ct_ends_with(what, pickles[i]);
-	return CT_FAIL_HINT(
-		CT_NOT_FOUND,
+	CT_FAIL(CT_NOT_FOUND, "%s is neither a checkpoint, a run directory nor a .safetensors file", what);
+	return ct_error_hint(
+		"%s",
 		pickle ? "ctrain does not read PyTorch's own files, because loading them can execute code; convert them once with "
 			 "safetensors.torch.save_file(torch.load(\"a.pth\"), \"a.safetensors\")"
-		       : "a checkpoint is a directory such as RUN/checkpoints/step-000000001234",
-		"%s is neither a checkpoint, a run directory nor a .safetensors file", what);
+		       : "a checkpoint is a directory such as RUN/checkpoints/step-000000001234");
 }
 
 enum ct_status ct_checkpoint_resolve(const char *run_dir, const char *what, char **path)

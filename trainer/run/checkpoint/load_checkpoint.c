@@ -45,8 +45,8 @@ static enum ct_status load_file(const char *path, const struct target *t, int fi
 		st = ct__tensor_match_import(&m, s, t->graph, t->net, groups, end - first);
 	} else {
 		ct__tensor_match_describe(&m, &text);
-		st = CT_FAIL_HINT(CT_DATA, "the checkpoint was saved with other settings of model, optim or train.ema",
-				  "%s: %d of %d tensors match. %s", path, m.loaded, m.n, ct_str_text(&text));
+		CT_FAIL(CT_DATA, "%s: %d of %d tensors match. %s", path, m.loaded, m.n, ct_str_text(&text));
+		st = ct_error_hint("the checkpoint was saved with other settings of model, optim or train.ema");
 	}
 out:
 	ct_str_release(&text);

@@ -242,8 +242,8 @@ static enum ct_status read_outputs(const struct ct_weights_file *file, const ct_
 	if (at >= 0)
 		ct_safetensors_at(file->tensors, at, &t, NULL);
 	if (at < 0 || t.ndim < 1 || t.dims[0] < 1 || t.dims[0] > INT32_MAX) {
-		return CT_FAIL_HINT(CT_DATA, "the weights belong to a model other than model.name",
-				    "%s does not contain a tensor \"%s\"", file->path, name ? name : "?");
+		CT_FAIL(CT_DATA, "%s does not contain a tensor \"%s\"", file->path, name ? name : "?");
+		return ct_error_hint("the weights belong to a model other than model.name");
 	}
 	*out = (int)t.dims[0];
 	return CT_OK;

@@ -229,8 +229,7 @@ static enum ct_status explain(const struct ct_session *s, const struct ct_error 
 	for (size_t i = 0; samples && i < ct_json_len(samples); i++)
 		if (ct_json_as_i64(ct_json_at(samples, i), &id))
 			ct_str_addf(&ids, " %lld", (long long)id);
-	ct_error_set(error->status, __FILE__, __LINE__, "%s%s%s", error->message, message ? "; " : "",
-		     message ? message : "");
+	CT_FAIL(error->status, "%s%s%s", error->message, message ? "; " : "", message ? message : "");
 	if (ids.len > 0 && ct_dataset_info(s->train)->kind != CT_SAMPLE_F32)
 		ct_error_hint(
 			"%s; %s/nan.json describes the failure; `ctrain data show %s/config.yaml%s` shows the samples",

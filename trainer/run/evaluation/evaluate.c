@@ -152,11 +152,10 @@ static enum ct_status prepare(struct ct_session *s)
 static enum ct_status count_all(const struct ct_session *s, const struct ct_metrics *m, uint64_t n_bad)
 {
 	if (n_bad > s->plan.max_bad_val) {
-		ct_error_set(CT_DATA, __FILE__, __LINE__,
-			     "%llu of %u evaluation samples could not be read or decoded, but data.max_bad allows %llu",
-			     (unsigned long long)n_bad, s->plan.val.n, (unsigned long long)s->plan.max_bad_val);
-		ct_error_hint("the log names each of them; data.max_bad=N accepts more");
-		return CT_DATA;
+		CT_FAIL(CT_DATA,
+			"%llu of %u evaluation samples could not be read or decoded, but data.max_bad allows %llu",
+			(unsigned long long)n_bad, s->plan.val.n, (unsigned long long)s->plan.max_bad_val);
+		return ct_error_hint("the log names each of them; data.max_bad=N accepts more");
 	}
 	if (m->count == 0)
 		return CT_FAIL(CT_DATA, "none of the %u evaluation samples could be read and decoded", s->plan.val.n);

@@ -11,22 +11,19 @@ static void set_error(const struct ct_session *s, const struct ct_step_result *r
 	const unsigned epoch = s->state.epoch + 1;
 
 	if (r->outcome == CT_UPDATE_BAD_NORM)
-		ct_error_set(
-			CT_NUMERIC, __FILE__, __LINE__,
+		CT_FAIL(CT_NUMERIC,
 			"the norm of the gradient is not finite at step %llu (epoch %u); the weights were not updated in this step",
 			step, epoch);
 	else if (r->outcome == CT_UPDATE_BAD_SCALE)
-		ct_error_set(
-			CT_NUMERIC, __FILE__, __LINE__,
+		CT_FAIL(CT_NUMERIC,
 			"the gradient is not finite at step %llu (epoch %u), even with a loss scale of %g; the weights were not updated in this step",
 			step, epoch, 2 * r->loss_scale);
 	else
-		ct_error_set(CT_NUMERIC, __FILE__, __LINE__,
-			     "the loss is %s at step %llu (epoch %u); the weights were not updated in this step",
-			     isnan(r->loss_sum) ? "nan"
-			     : r->loss_sum < 0  ? "-inf"
-						: "inf",
-			     step, epoch);
+		CT_FAIL(CT_NUMERIC, "the loss is %s at step %llu (epoch %u); the weights were not updated in this step",
+			isnan(r->loss_sum) ? "nan"
+			: r->loss_sum < 0  ? "-inf"
+					   : "inf",
+			step, epoch);
 }
 
 enum ct_status ct_outcome_check(const struct ct_session *s, const struct ct_step_result *r)

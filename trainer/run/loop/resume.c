@@ -22,17 +22,13 @@ static enum ct_status find(struct ct_session *s, char **path)
 	}
 	CT_TRY(ct_checkpoint_find(s->run_dir, path));
 	if (!*path && ct_checkpoint_count(s->run_dir) > 0) {
-		ct_error_set(CT_DATA, __FILE__, __LINE__,
-			     "none of the %d checkpoints in %s is valid (the log gives the reason for each)",
-			     ct_checkpoint_count(s->run_dir), s->run_dir);
-		ct_error_hint("train.resume=never renames the directory of this run and starts from scratch");
-		return CT_DATA;
+		CT_FAIL(CT_DATA, "none of the %d checkpoints in %s is valid (the log gives the reason for each)",
+			ct_checkpoint_count(s->run_dir), s->run_dir);
+		return ct_error_hint("train.resume=never renames the directory of this run and starts from scratch");
 	}
 	if (!*path && strcmp(how, "must") == 0) {
-		ct_error_set(CT_NOT_FOUND, __FILE__, __LINE__, "train.resume=must, but %s contains no valid checkpoint",
-			     s->run_dir);
-		ct_error_hint("use train.resume=auto to start from scratch if there is no checkpoint");
-		return CT_NOT_FOUND;
+		CT_FAIL(CT_NOT_FOUND, "train.resume=must, but %s contains no valid checkpoint", s->run_dir);
+		return ct_error_hint("use train.resume=auto to start from scratch if there is no checkpoint");
 	}
 	return CT_OK;
 }
@@ -113,8 +109,8 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 		what = "global batch";
 	}
 	if (what) {
-		ct_error_set(CT_CONFIG, __FILE__, __LINE__, "checkpoint %s was saved with another %s%s%s", path, what,
-			     diff.len ? ": " : "", ct_str_text(&diff));
+		CT_FAIL(CT_CONFIG, "checkpoint %s was saved with another %s%s%s", path, what, diff.len ? ": " : "",
+			ct_str_text(&diff));
 		if (other_batch)
 			ct_error_hint(
 				"batch.global=%u continues with the same batches on any number of ranks; otherwise use another run.dir",

@@ -18,8 +18,8 @@ static void end_process(const struct ct_stop_guard *g, int sig)
 
 	if (g->job && sig != SIGINT && !too_short)
 		ct_slurm_requeue(g->job);
-	(void)CT_FAIL(CT_INTERRUPTED, "pid %d: stopped by signal %d (%s); there was nothing to save", (int)getpid(),
-		      sig, strsignal(sig));
+	CT_FAIL(CT_INTERRUPTED, "pid %d: stopped by signal %d (%s); there was nothing to save", (int)getpid(), sig,
+		strsignal(sig));
 	if (too_short)
 		ct_error_hint("the job is not requeued again, because none of its starts has saved a checkpoint: "
 			      "request more time (--time)");

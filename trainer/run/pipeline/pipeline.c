@@ -217,11 +217,12 @@ enum ct_status ct_pipeline_check_same(ct_comm *group, const char digest[65])
 	if (st == CT_OK)
 		st = ct_work_wait(w);
 	for (int q = 0; st == CT_OK && q < n; q++) {
-		if (memcmp(all + (size_t)q * 65, digest, 65) != 0)
-			st = CT_FAIL_HINT(
-				CT_MISMATCH, "use the same engine version and the same kind of CPU on all hosts",
+		if (memcmp(all + (size_t)q * 65, digest, 65) != 0) {
+			CT_FAIL(CT_MISMATCH,
 				"replicas %d and %d store the parameters of their common stage in different layouts",
 				own, q);
+			st = ct_error_hint("use the same engine version and the same kind of CPU on all hosts");
+		}
 	}
 	ct_free(all);
 	return st;

@@ -129,12 +129,13 @@ enum ct_status ct_resident_place(struct ct_session *s)
 
 	if (s->cfg->data.on_device == CT_CFG_ON_DEVICE_OFF || s->pipe) /* the last stage needs labels, but no images */
 		return CT_OK;
-	if (!ct_engine_gathers(s->engine))
-		return !chosen ? CT_OK
-			       : CT_FAIL_HINT(
-					 CT_CONFIG, "use data.on_device=auto, or device=cuda",
-					 "data.on_device is on, but on the device %s batches are prepared by the host",
-					 ct_device_kind(s->device));
+	if (!ct_engine_gathers(s->engine)) {
+		if (!chosen)
+			return CT_OK;
+		CT_FAIL(CT_CONFIG, "data.on_device is on, but on the device %s batches are prepared by the host",
+			ct_device_kind(s->device));
+		return ct_error_hint("use data.on_device=auto, or device=cuda");
+	}
 	CT_TRY(find_reason(s, text, sizeof(text), &why));
 	if (!why) {
 		enum ct_status st = alloc_all(s);
@@ -147,9 +148,10 @@ enum ct_status ct_resident_place(struct ct_session *s)
 		ct_error_clear();
 		why = text;
 	}
-	if (chosen)
-		return CT_FAIL_HINT(CT_CONFIG, "use data.on_device=auto",
-				    "data.on_device is on, but the data sets cannot be copied to the device: %s", why);
+	if (chosen) {
+		CT_FAIL(CT_CONFIG, "data.on_device is on, but the data sets cannot be copied to the device: %s", why);
+		return ct_error_hint("use data.on_device=auto");
+	}
 	CT_INFO("the data sets stay in the memory of the host: %s", why);
 	return CT_OK;
 }

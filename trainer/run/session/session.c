@@ -38,10 +38,8 @@ enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes)
 			atomic_store(&s->steps->regrouped, true);
 		return CT_FAIL(CT_INTERRUPTED, "stopped at step %llu to continue with more nodes", step);
 	}
-	ct_error_set(CT_INTERRUPTED, __FILE__, __LINE__, "stopped by a signal at step %llu; the checkpoint is saved",
-		     step);
-	ct_error_hint("%s to continue", ct_plan_how_to_resume(s->cfg));
-	return CT_INTERRUPTED;
+	CT_FAIL(CT_INTERRUPTED, "stopped by a signal at step %llu; the checkpoint is saved", step);
+	return ct_error_hint("%s to continue", ct_plan_how_to_resume(s->cfg));
 }
 
 static enum ct_status broadcast(ct_comm *c, void *buf, size_t bytes)

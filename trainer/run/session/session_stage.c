@@ -29,10 +29,10 @@ static enum ct_status take_stage(struct ct_session *s, ct_graph **g)
 		if (ct_graph_trains(*g, id))
 			return CT_OK;
 	}
-	return CT_FAIL_HINT(
-		CT_CONFIG, "use launch.pipeline=1, fewer stages, or freeze fewer parameters",
+	CT_FAIL(CT_CONFIG,
 		"model.freeze freezes all parameters of stage %d of the pipeline, which must have some to train",
 		s->pipe->stages.stage);
+	return ct_error_hint("use launch.pipeline=1, fewer stages, or freeze fewer parameters");
 }
 
 enum ct_status ct_session_graph(struct ct_session *s, struct ct_shape input, ct_graph **out)

@@ -206,12 +206,11 @@ static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
 
 	if (bad <= s->plan.max_bad)
 		return CT_OK;
-	ct_error_set(CT_DATA, __FILE__, __LINE__,
-		     "%llu samples of this epoch could not be read or decoded, data.max_bad allows %llu",
-		     (unsigned long long)bad, (unsigned long long)s->plan.max_bad);
-	ct_error_hint("%s/log names each of them; run `ctrain data check` to list all of them, or raise data.max_bad",
-		      s->run_dir);
-	return CT_DATA;
+	CT_FAIL(CT_DATA, "%llu samples of this epoch could not be read or decoded, data.max_bad allows %llu",
+		(unsigned long long)bad, (unsigned long long)s->plan.max_bad);
+	return ct_error_hint(
+		"%s/log names each of them; run `ctrain data check` to list all of them, or raise data.max_bad",
+		s->run_dir);
 }
 
 /* Posts the work of the gathered steps. The next step is the first one of a group. */
@@ -255,7 +254,7 @@ static enum ct_status explain_wait(const ct_stepper *p, enum ct_status st, int64
 {
 	if (st != CT_TIMEOUT || ct_now_ns() < deadline)
 		return st;
-	(void)ct_error_wrap("waited %g s for %s, for which all ranks are needed", (double)p->timeout_ns * 1e-9, what);
+	ct_error_wrap("waited %g s for %s, for which all ranks are needed", (double)p->timeout_ns * 1e-9, what);
 	ct_error_hint(
 		"check whether the process of another rank is stopped or busy; dist.timeout determines this time");
 	return st;

@@ -16,8 +16,8 @@ enum {
 
 static enum ct_status cannot(const char *why)
 {
-	return CT_FAIL_HINT(CT_UNSUPPORTED, "train.cuda_graph=auto records steps only where this is possible",
-			    "train.cuda_graph=on: %s", why);
+	CT_FAIL(CT_UNSUPPORTED, "train.cuda_graph=on: %s", why);
+	return ct_error_hint("train.cuda_graph=auto records steps only where this is possible");
 }
 
 /* The lag depends on this number, so it must be the same on all ranks. */
