@@ -110,7 +110,7 @@ static enum ct_status unknown_option(int argc, char **argv, int at)
 		}
 	}
 	near = ct_suggest(plain, words, n);
-	(void)CT_FAIL(CT_USAGE, "unknown option \"%.*s\"", (int)(name - arg + (ptrdiff_t)(len < 60 ? len : 60)), arg);
+	CT_FAIL(CT_USAGE, "unknown option \"%.*s\"", (int)(name - arg + (ptrdiff_t)(len < 60 ? len : 60)), arg);
 	if (len > 1 && ct_option_find(name, len)) /* -procs, ---procs */
 		near = plain;
 	else if (hint_at_key(plain, name[len] == '=' ? name + len + 1 : value)) {
@@ -201,23 +201,22 @@ static enum ct_status find_command(const struct line *l, const struct ct_command
 
 	*used = 0;
 	for (size_t i = 0; !first && i < l->n_given; i++) {
-		if (l->given[i].option && strcmp(l->given[i].option->names, "config") == 0)
-			return ct_error_hinted(
-				CT_FAIL(CT_USAGE, "no command is given, only options"),
-				"to train, write the configuration file without an option: ctrain %.200s",
-				l->given[i].value);
+		if (l->given[i].option && strcmp(l->given[i].option->names, "config") == 0) {
+			CT_FAIL(CT_USAGE, "no command is given, only options");
+			return ct_error_hint("to train, write the configuration file without an option: ctrain %.200s",
+					     l->given[i].value);
+		}
 	}
 	if (!first) {
-		return CT_FAIL_HINT(
-			CT_USAGE,
-			"to train a model, run ctrain CONFIG.yaml, for example ctrain configs/mnist_ddp.yaml; see ctrain --help for more",
-			l->n_given > 0 ? "no configuration file is given, only options"
-				       : "no configuration file is given");
+		CT_FAIL(CT_USAGE, l->n_given > 0 ? "no configuration file is given, only options"
+						 : "no configuration file is given");
+		return ct_error_hint(
+			"to train a model, run ctrain CONFIG.yaml, for example ctrain configs/mnist_ddp.yaml; see ctrain --help for more");
 	}
 	if (ct_command_has_subs(first)) {
 		if (!second) {
-			return ct_error_hinted(CT_FAIL(CT_USAGE, "\"%s\" is incomplete: it needs a subcommand", first),
-					       "ctrain help %s lists the subcommands", first);
+			CT_FAIL(CT_USAGE, "\"%s\" is incomplete: it needs a subcommand", first);
+			return ct_error_hint("ctrain help %s lists the subcommands", first);
 		}
 		*used = 2;
 		*out = ct_command_find(first, second);
@@ -301,11 +300,12 @@ static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
 	const struct ct_option *o = g->option;
 
 	/* Usually "--node-rank $NAME" with a variable that this shell does not know. */
-	if (g->value && !g->value[0] && needs_value(o))
-		return ct_error_hinted(
-			CT_FAIL(CT_USAGE, "the value of %s is empty", g->shown),
+	if (g->value && !g->value[0] && needs_value(o)) {
+		CT_FAIL(CT_USAGE, "the value of %s is empty", g->shown);
+		return ct_error_hint(
 			"if you passed a variable such as $NODE_RANK, set and export it in this shell; otherwise, remove %s",
 			g->shown);
+	}
 	switch (o->kind) {
 	case CT_OPTION_TEXT:
 		*(const char **)((char *)cli + o->offset) = g->value;
@@ -343,7 +343,7 @@ static enum ct_status misplaced_option(const struct ct_command *c, const struct 
 {
 	char name[40];
 
-	(void)CT_FAIL(CT_USAGE, "%s cannot be used with %s", g->shown, ct_command_name(c, name));
+	CT_FAIL(CT_USAGE, "%s cannot be used with %s", g->shown, ct_command_name(c, name));
 	if (!(c->options & CT_OPT_SETS) || !hint_at_key(g->shown + strspn(g->shown, "-"), g->value))
 		ct_error_hint("ctrain help %s shows its options", name);
 	return CT_USAGE;
@@ -360,13 +360,13 @@ static enum ct_status wrong_number(const struct ct_command *c, const char *const
 	if (extra && c->options & CT_OPT_SETS)
 		hint = ct_config_key_meant(extra, NULL);
 	if (extra)
-		(void)CT_FAIL(CT_USAGE, "%s: unexpected argument \"%s\"", name, extra);
+		CT_FAIL(CT_USAGE, "%s: unexpected argument \"%s\"", name, extra);
 	else
-		(void)CT_FAIL(CT_USAGE, "%s needs %s", name, c->args);
+		CT_FAIL(CT_USAGE, "%s needs %s", name, c->args);
 	if (hint.key) /* optim.lr 0.1 */
-		return ct_error_hinted(CT_USAGE, "config keys are written as KEY=VALUE: %s=%.40s", hint.key,
-				       n > c->max_args + 1 ? words[c->max_args + 1] : "VALUE");
-	return ct_error_hinted(CT_USAGE, "usage: ctrain %s %s", name, c->args);
+		return ct_error_hint("config keys are written as KEY=VALUE: %s=%.40s", hint.key,
+				     n > c->max_args + 1 ? words[c->max_args + 1] : "VALUE");
+	return ct_error_hint("usage: ctrain %s %s", name, c->args);
 }
 
 static enum ct_status apply(struct line *l, const struct ct_command *c, size_t used)

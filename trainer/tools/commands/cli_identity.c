@@ -27,10 +27,11 @@ static enum ct_status detect(const struct ct_cli *cli, const struct ct_config *c
 	if (getenv("CTRAIN_STORE"))
 		return ct_identity_from_env(init, out);
 	CT_TRY(ct_identity_detect(given_or_env, (void *)cli, init, out));
-	if (cli->local_rank && out->by == CT_LAUNCHER_NONE)
-		return CT_FAIL_HINT(
-			CT_USAGE, "remove --local-rank to let ctrain start the ranks, or set RANK and WORLD_SIZE, too",
-			"--local-rank is %.20s, but RANK and WORLD_SIZE are not set", cli->local_rank);
+	if (cli->local_rank && out->by == CT_LAUNCHER_NONE) {
+		CT_FAIL(CT_USAGE, "--local-rank is %.20s, but RANK and WORLD_SIZE are not set", cli->local_rank);
+		return ct_error_hint(
+			"remove --local-rank to let ctrain start the ranks, or set RANK and WORLD_SIZE, too");
+	}
 	return CT_OK;
 }
 
@@ -52,18 +53,17 @@ static enum ct_status check_node(const struct ct_cli *cli, const struct ct_confi
 
 	if (id->by != CT_LAUNCHER_TORCHRUN)
 		return CT_OK;
-	if (nodes && id->n_nodes >= 0 && cfg->launch.nodes != id->n_nodes)
-		return ct_error_hinted(
-			CT_FAIL(CT_USAGE, "%s requests %lld nodes, but according to the environment there %s %d (%s)",
-				nodes, (long long)cfg->launch.nodes, id->n_nodes == 1 ? "is" : "are", id->n_nodes,
-				ct_launcher_name(id->by)),
-			"remove %s, because %s determines the nodes", nodes, ct_launcher_name(id->by));
-	if (rank && id->node >= 0 && cfg->launch.node_rank != id->node)
-		return ct_error_hinted(
-			CT_FAIL(CT_USAGE,
-				"%s is %lld, but according to the environment this process is on node %d (%s)", rank,
-				(long long)cfg->launch.node_rank, id->node, ct_launcher_name(id->by)),
-			"remove %s, because %s determines the node", rank, ct_launcher_name(id->by));
+	if (nodes && id->n_nodes >= 0 && cfg->launch.nodes != id->n_nodes) {
+		CT_FAIL(CT_USAGE, "%s requests %lld nodes, but according to the environment there %s %d (%s)", nodes,
+			(long long)cfg->launch.nodes, id->n_nodes == 1 ? "is" : "are", id->n_nodes,
+			ct_launcher_name(id->by));
+		return ct_error_hint("remove %s, because %s determines the nodes", nodes, ct_launcher_name(id->by));
+	}
+	if (rank && id->node >= 0 && cfg->launch.node_rank != id->node) {
+		CT_FAIL(CT_USAGE, "%s is %lld, but according to the environment this process is on node %d (%s)", rank,
+			(long long)cfg->launch.node_rank, id->node, ct_launcher_name(id->by));
+		return ct_error_hint("remove %s, because %s determines the node", rank, ct_launcher_name(id->by));
+	}
 	return CT_OK;
 }
 
@@ -81,16 +81,17 @@ static enum ct_status check_number(const struct ct_cli *cli, const struct ct_con
 	int want = here ? asked.local : asked.world, have = here ? id->local_world : id->world;
 	if (want == have)
 		return CT_OK;
-	if (id->by == CT_LAUNCHER_SLURM || id->by == CT_LAUNCHER_MPI)
-		return ct_error_hinted(
-			CT_FAIL(CT_USAGE,
-				"launch within launch: %s requests %d ranks%s, but according to the environment there are %d (%s)",
-				given, want, here ? " on this host" : "", have, ct_launcher_name(id->by)),
+	if (id->by == CT_LAUNCHER_SLURM || id->by == CT_LAUNCHER_MPI) {
+		CT_FAIL(CT_USAGE,
+			"launch within launch: %s requests %d ranks%s, but according to the environment there are %d (%s)",
+			given, want, here ? " on this host" : "", have, ct_launcher_name(id->by));
+		return ct_error_hint(
 			"%s has already started one process for each rank: remove %s, and start as many tasks as you want ranks",
 			id->by == CT_LAUNCHER_SLURM ? "srun" : "mpirun", given);
-	return ct_error_hinted(
-		CT_FAIL(CT_USAGE, "%s requests %d ranks%s, but according to the environment there are %d (%s)", given,
-			want, here ? " on this host" : "", have, ct_launcher_name(id->by)),
+	}
+	CT_FAIL(CT_USAGE, "%s requests %d ranks%s, but according to the environment there are %d (%s)", given, want,
+		here ? " on this host" : "", have, ct_launcher_name(id->by));
+	return ct_error_hint(
 		"remove %s, or unset RANK, WORLD_SIZE and similar variables so that ctrain starts its own ranks",
 		given);
 }

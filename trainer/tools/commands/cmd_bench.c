@@ -43,8 +43,8 @@ static enum ct_status refuse_pipeline(const struct ct_config *c)
 {
 	if (c->launch.pipeline == 1)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_UNSUPPORTED, "use launch.pipeline=1", "bench step does not measure launch.pipeline=%lld",
-			    (long long)c->launch.pipeline);
+	CT_FAIL(CT_UNSUPPORTED, "bench step does not measure launch.pipeline=%lld", (long long)c->launch.pipeline);
+	return ct_error_hint("use launch.pipeline=1");
 }
 
 /* Without --trace, one rank is measured, without communication. */

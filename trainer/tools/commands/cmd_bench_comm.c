@@ -64,7 +64,7 @@ static enum ct_status not_in_list(const char *option, const char *text, int len,
 
 	for (size_t i = 0; i < n; i++)
 		ct_str_addf(&list, "%s%s", i > 0 ? ", " : "", names[i]);
-	(void)CT_FAIL(CT_USAGE, "%s %.*s is not one of %s", option, len < 40 ? len : 40, text, ct_str_text(&list));
+	CT_FAIL(CT_USAGE, "%s %.*s is not one of %s", option, len < 40 ? len : 40, text, ct_str_text(&list));
 	ct_str_release(&list);
 	return CT_USAGE;
 }
@@ -328,11 +328,11 @@ static enum ct_status check_memory(const struct ct_bench_comm_opts *o, const str
 	CT_TRY(available_memory(&available));
 	if (needed <= available)
 		return CT_OK;
-	return CT_FAIL_HINT(
-		CT_NOMEM, "use a smaller --max, or fewer ranks on each host",
+	CT_FAIL(CT_NOMEM,
 		"bench comm with --max %s needs at least %s of memory for the vectors of %d rank%s on this host, but %s are available",
 		ct_bytes_text(o->max_bytes, max), ct_bytes_text(needed, need), n_ranks, ct_plural(n_ranks),
 		ct_bytes_text(available, have));
+	return ct_error_hint("use a smaller --max, or fewer ranks on each host");
 }
 
 static enum ct_status run_rank(void *user, const struct ct_identity *id)

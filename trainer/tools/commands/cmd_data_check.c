@@ -233,10 +233,11 @@ static enum ct_status check_all(struct run *r)
 	const char *labels = r->cli->labels;
 
 	if (is_config(r->cli->args[0])) {
-		if (labels)
-			return CT_FAIL_HINT(
-				CT_USAGE, "data.labels=FILE.csv sets the key of the configuration",
+		if (labels) {
+			CT_FAIL(CT_USAGE,
 				"--labels can be used with a directory of images, but not with a configuration");
+			return ct_error_hint("data.labels=FILE.csv sets the key of the configuration");
+		}
 		if (r->cli->n_args > 1)
 			return CT_FAIL(CT_USAGE,
 				       "only one configuration can be checked at a time: unexpected argument \"%s\"",
@@ -359,18 +360,18 @@ static enum ct_status verdict(const struct run *r)
 	for (int i = 0; i < r->n_sets; i++)
 		n += r->sets[i].n + r->sets[i].found[CT_FINDING_LEFT_OUT];
 	if (damaged > 0) {
-		return CT_FAIL_HINT(
-			CT_DATA, "training refuses these shards; download them again, or remove them from the list",
+		CT_FAIL(CT_DATA,
 			"%zu shard%s cannot be used at all, and %zu of the %llu samples in the other shards are unusable",
 			damaged, ct_plural(damaged), bad + left_out, (unsigned long long)n);
+		return ct_error_hint(
+			"training refuses these shards; download them again, or remove them from the list");
 	}
 	if (bad + left_out == 0)
 		return CT_OK;
-	return CT_FAIL_HINT(
-		CT_DATA,
-		"training replaces up to data.max_bad unreadable samples with others; repair or remove the files",
-		"%zu of %llu samples are unusable (%zu bad, %zu not indexed)", bad + left_out, (unsigned long long)n,
-		bad, left_out);
+	CT_FAIL(CT_DATA, "%zu of %llu samples are unusable (%zu bad, %zu not indexed)", bad + left_out,
+		(unsigned long long)n, bad, left_out);
+	return ct_error_hint(
+		"training replaces up to data.max_bad unreadable samples with others; repair or remove the files");
 }
 
 static enum ct_status report(const struct run *r)

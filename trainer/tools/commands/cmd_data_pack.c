@@ -52,9 +52,8 @@ static enum ct_status read_options(const struct ct_cli *cli, struct ct_pack_opts
 	int64_t n;
 
 	if (cli->n_args > 2) {
-		return CT_FAIL_HINT(CT_USAGE,
-				    "put quotes around a pattern with braces; without them, the shell expands it",
-				    "data pack: unexpected argument \"%s\"", cli->args[2]);
+		CT_FAIL(CT_USAGE, "data pack: unexpected argument \"%s\"", cli->args[2]);
+		return ct_error_hint("put quotes around a pattern with braces; without them, the shell expands it");
 	}
 	*o = (struct ct_pack_opts){
 		.src = cli->args[0], .pattern = cli->args[1], .classes = cli->classes, .val_map = cli->val_map};
@@ -101,9 +100,9 @@ static enum ct_status open_shards(const struct ct_pack_opts *o, const struct ct_
 	ct_dataset_close(d);
 	if (n == r->n_samples && skipped == 0)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_DATA, "the files may have been changed since; `ctrain data check` lists the problems",
-			    "%s: %llu samples were packed, but %u can be read", r->shards,
-			    (unsigned long long)r->n_samples, n);
+	CT_FAIL(CT_DATA, "%s: %llu samples were packed, but %u can be read", r->shards,
+		(unsigned long long)r->n_samples, n);
+	return ct_error_hint("the files may have been changed since; `ctrain data check` lists the problems");
 }
 
 static enum ct_status print_report(const struct ct_cli *cli, const struct ct_pack_report *r, double seconds)
@@ -135,11 +134,10 @@ static enum ct_status verdict(const struct ct_pack_report *r)
 {
 	if (r->n_left_out == 0)
 		return CT_OK;
-	return CT_FAIL_HINT(
-		CT_DATA,
-		"the files *.left-out.tsv next to the shards list them; the shards contain all other images and can be used",
-		"%llu of %llu files are not usable images and were skipped", (unsigned long long)r->n_left_out,
+	CT_FAIL(CT_DATA, "%llu of %llu files are not usable images and were skipped", (unsigned long long)r->n_left_out,
 		(unsigned long long)(r->n_left_out + r->n_samples));
+	return ct_error_hint(
+		"the files *.left-out.tsv next to the shards list them; the shards contain all other images and can be used");
 }
 
 enum ct_status ct_cmd_data_pack(const struct ct_cli *cli)

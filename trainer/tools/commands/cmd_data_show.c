@@ -289,13 +289,15 @@ static enum ct_status show_mixup(struct show *s)
 	int64_t count;
 
 	CT_TRY(ct_cli_number("--count", s->cli->count, 32, 1, MAX_IMAGES, &count));
-	if (s->plan.mixup <= 0 && s->plan.cutmix <= 0)
-		return CT_FAIL_HINT(CT_USAGE, "set them in the config, or add data.augment.mixup=0.2",
-				    "the config uses neither data.augment.mixup nor data.augment.cutmix");
-	if (s->cli->n_args > 1 || s->cli->seed || s->cli->before_after)
-		return CT_FAIL_HINT(
-			CT_USAGE, "run.seed=N selects another batch, and --epoch N another epoch",
+	if (s->plan.mixup <= 0 && s->plan.cutmix <= 0) {
+		CT_FAIL(CT_USAGE, "the config uses neither data.augment.mixup nor data.augment.cutmix");
+		return ct_error_hint("set them in the config, or add data.augment.mixup=0.2");
+	}
+	if (s->cli->n_args > 1 || s->cli->seed || s->cli->before_after) {
+		CT_FAIL(CT_USAGE,
 			"--mixup shows a batch, and cannot be used with indexes of images, --seed or --before-after");
+		return ct_error_hint("run.seed=N selects another batch, and --epoch N another epoch");
+	}
 	ct_plan_loader_opts(s->c, &s->plan, ct_dataset_info(s->d), true, 0, 1, &opts);
 	opts.n_threads = 0;
 	CT_TRY(ct_loader_create(s->d, &opts, &loader));
@@ -349,9 +351,10 @@ enum ct_status ct_cmd_data_show(const struct ct_cli *cli)
 	ct_dataset *d = NULL;
 	enum ct_status st;
 
-	if (ct_file_exists(s.path) && !cli->force)
-		return CT_FAIL_HINT(CT_USAGE, "--out writes another file, and --force replaces this one", "%s exists",
-				    s.path);
+	if (ct_file_exists(s.path) && !cli->force) {
+		CT_FAIL(CT_USAGE, "%s exists", s.path);
+		return ct_error_hint("--out writes another file, and --force replaces this one");
+	}
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
 	st = ct_log_configure(c->log.level);
 	if (st == CT_OK)

@@ -42,12 +42,12 @@ static enum ct_status place(struct ct_config *cfg, const struct ct_identity *id,
 	*out = (struct ct_ranks){.local = id->local_world > 0 ? id->local_world : 1, .world = id->world, .n_nodes = 1};
 	if (id->world == 1 || id->n_nodes == 1)
 		return CT_OK;
-	if (id->node < 0 || id->n_nodes < 0)
-		return CT_FAIL_HINT(
-			CT_USAGE,
-			"start `ctrain doctor` without this launcher, with --nodes, --node-rank and --master-addr",
-			"%s has started this process as rank %d of %d, but does not say on which node it is",
+	if (id->node < 0 || id->n_nodes < 0) {
+		CT_FAIL(CT_USAGE, "%s has started this process as rank %d of %d, but does not say on which node it is",
 			ct_launcher_name(id->by), id->rank, id->world);
+		return ct_error_hint(
+			"start `ctrain doctor` without this launcher, with --nodes, --node-rank and --master-addr");
+	}
 	out->node = id->node;
 	out->n_nodes = id->n_nodes;
 	return set_master(cfg, id->init);
@@ -76,9 +76,9 @@ static enum ct_status result(const struct ct_doctor *d)
 
 	if (worst == CT_OK)
 		return CT_OK;
-	return ct_error_hinted(CT_FAIL(worst, "doctor: %zu finding%s; the worst: %s", d->findings.n,
-				       ct_plural((int64_t)d->findings.n), d->findings.all[0].what),
-			       "%s", d->findings.all[0].fix);
+	CT_FAIL(worst, "doctor: %zu finding%s; the worst: %s", d->findings.n, ct_plural((int64_t)d->findings.n),
+		d->findings.all[0].what);
+	return ct_error_hint("%s", d->findings.all[0].fix);
 }
 
 static enum ct_status examine(const struct ct_cli *cli, struct ct_config *cfg)

@@ -85,11 +85,10 @@ static enum ct_status check_classes(const char *checkpoint, const ct_dataset *va
 
 		if (!is || strcmp(is, was.names[i]) == 0)
 			continue;
-		st = CT_FAIL_HINT(
-			CT_DATA,
-			"set data.classes_file to a file that lists the classes in the same order as in training",
-			"class %d was \"%s\" in training (%s), but is \"%s\" in the evaluation data", i, was.names[i],
-			path, is);
+		CT_FAIL(CT_DATA, "class %d was \"%s\" in training (%s), but is \"%s\" in the evaluation data", i,
+			was.names[i], path, is);
+		st = ct_error_hint(
+			"set data.classes_file to a file that lists the classes in the same order as in training");
 	}
 	ct_class_list_release(&was);
 	ct_free(path);
@@ -143,9 +142,10 @@ static enum ct_status write_report(const struct ct_cli *cli, const struct ct_ses
 		st = (dir = ct_strdup(cli->out)) ? CT_OK : CT_NOMEM;
 	else if (run)
 		st = (dir = ct_path_join(run, "eval")) ? CT_OK : CT_NOMEM;
-	else
-		st = CT_FAIL_HINT(CT_USAGE, "name the directory for the files with --out DIRECTORY",
-				  "%s is not in a run directory", checkpoint);
+	else {
+		CT_FAIL(CT_USAGE, "%s is not in a run directory", checkpoint);
+		st = ct_error_hint("name the directory for the files with --out DIRECTORY");
+	}
 	if (st == CT_OK)
 		st = ct_eval_files_write(dir, p, s->val, checkpoint);
 	if (st == CT_OK && !cli->out)
@@ -237,11 +237,10 @@ static enum ct_status load_config(const struct ct_cli *cli, struct ct_config **o
 	if (!list) {
 		st = CT_NOMEM;
 	} else if (!run) {
-		st = CT_FAIL_HINT(
-			CT_USAGE,
+		CT_FAIL(CT_USAGE, "%s is neither a run directory nor a checkpoint in a run directory", arg);
+		st = ct_error_hint(
 			"a run directory contains config.yaml and checkpoints/. Alternatively, give the config: ctrain eval "
-			"CONFIG.yaml --checkpoint PATH",
-			"%s is neither a run directory nor a checkpoint in a run directory", arg);
+			"CONFIG.yaml --checkpoint PATH");
 	} else if (!is_run && *which) {
 		st = CT_FAIL(CT_USAGE, "%s is already a checkpoint, but --checkpoint selects %s", arg, *which);
 	} else {

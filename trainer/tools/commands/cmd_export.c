@@ -10,9 +10,10 @@ static enum ct_status export(const struct ct_cli *cli, const char *which)
 	struct ct_str report = {0};
 	enum ct_status st = CT_OK;
 
-	if (!cli->out)
-		return CT_FAIL_HINT(CT_USAGE, "for example --out model.onnx or --out model.safetensors",
-				    "the option --out FILE is required");
+	if (!cli->out) {
+		CT_FAIL(CT_USAGE, "the option --out FILE is required");
+		return ct_error_hint("for example --out model.onnx or --out model.safetensors");
+	}
 	CT_TRY_GOTO(ct_export_check_path(cli->out), st, out);
 	CT_TRY_GOTO(ct_export(&q, cli->out, &report), st, out);
 	CT_TRY_GOTO(ct_print_text(&report), st, out);

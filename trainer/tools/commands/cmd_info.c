@@ -278,10 +278,11 @@ enum ct_status ct_cmd_info(const struct ct_cli *cli)
 
 	if (cli->report && cli->json)
 		return CT_FAIL(CT_USAGE, "--report and --json cannot be used together");
-	if (!cli->report && (cli->n_args > 0 || cli->out))
-		return ct_error_hinted(
-			CT_FAIL(CT_USAGE, "info needs --report to %s", cli->out ? "write a file" : "describe a run"),
-			"ctrain info --report%s%s", cli->n_args > 0 ? " " : "", cli->n_args > 0 ? cli->args[0] : "");
+	if (!cli->report && (cli->n_args > 0 || cli->out)) {
+		CT_FAIL(CT_USAGE, "info needs --report to %s", cli->out ? "write a file" : "describe a run");
+		return ct_error_hint("ctrain info --report%s%s", cli->n_args > 0 ? " " : "",
+				     cli->n_args > 0 ? cli->args[0] : "");
+	}
 	j = ct_json_object();
 	st = collect(j);
 	if (st == CT_OK && cli->json)

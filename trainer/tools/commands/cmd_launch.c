@@ -13,9 +13,10 @@ static enum ct_status check_sets(const struct ct_cli *cli)
 
 	for (size_t i = 0; i < cli->n_sets; i++) {
 		for (size_t k = 0; k < CT_ARRAY_LEN(taken); k++) {
-			if (strcmp(cli->sets[i].key, taken[k]) == 0)
-				return CT_FAIL_HINT(CT_USAGE, "--hosts a:4,b:4 sets nodes and ranks",
-						    "%s cannot be used with `ctrain launch`", cli->sets[i].origin);
+			if (strcmp(cli->sets[i].key, taken[k]) == 0) {
+				CT_FAIL(CT_USAGE, "%s cannot be used with `ctrain launch`", cli->sets[i].origin);
+				return ct_error_hint("--hosts a:4,b:4 sets nodes and ranks");
+			}
 		}
 	}
 	return CT_OK;
@@ -25,8 +26,8 @@ static enum ct_status check_master(const struct ct_hosts *hosts, const struct ct
 {
 	if (hosts->n == 1 || cfg->launch.master_addr[0] || strcmp(hosts->all[0].name, "localhost") != 0)
 		return CT_OK;
-	return CT_FAIL_HINT(CT_USAGE, "pass --master-addr with an address of this host",
-			    "--hosts: the other hosts cannot reach the first one, localhost, by this name");
+	CT_FAIL(CT_USAGE, "--hosts: the other hosts cannot reach the first one, localhost, by this name");
+	return ct_error_hint("pass --master-addr with an address of this host");
 }
 
 enum ct_status ct_cmd_launch(const struct ct_cli *cli)
@@ -35,10 +36,10 @@ enum ct_status ct_cmd_launch(const struct ct_cli *cli)
 	struct ct_config *cfg = NULL;
 	enum ct_status st;
 
-	if (!cli->hosts)
-		return CT_FAIL_HINT(CT_USAGE,
-				    "ctrain launch --hosts a:4,b:4 CONFIG.yaml starts 4 ranks on each of two hosts",
-				    "`ctrain launch` needs --hosts");
+	if (!cli->hosts) {
+		CT_FAIL(CT_USAGE, "`ctrain launch` needs --hosts");
+		return ct_error_hint("ctrain launch --hosts a:4,b:4 CONFIG.yaml starts 4 ranks on each of two hosts");
+	}
 	CT_TRY(check_sets(cli));
 	CT_TRY_GOTO(ct_hosts_parse(cli->hosts, &hosts), st, out);
 	CT_TRY_GOTO(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg), st, out);

@@ -17,9 +17,10 @@ enum ct_status ct_cmd_report(const struct ct_cli *cli)
 		const bool exists = metrics && ct_file_exists(metrics);
 
 		ct_free(metrics);
-		if (!exists)
-			return CT_FAIL_HINT(CT_NOT_FOUND, "a run directory contains config.yaml and metrics.jsonl",
-					    "%s is not a run directory: it has no metrics.jsonl", cli->args[i]);
+		if (!exists) {
+			CT_FAIL(CT_NOT_FOUND, "%s is not a run directory: it has no metrics.jsonl", cli->args[i]);
+			return ct_error_hint("a run directory contains config.yaml and metrics.jsonl");
+		}
 	}
 	if (cli->n_args > 1 || cli->out)
 		st = ct_report_write(cli->args, cli->n_args, out);

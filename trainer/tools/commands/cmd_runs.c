@@ -144,9 +144,10 @@ static enum ct_status clean(const struct ct_cli *cli, const struct ct_clean_plan
 		printf("nothing to remove\n");
 	if (p->n == 0 || cli->dry_run)
 		return CT_OK;
-	if (!cli->yes && !isatty(STDIN_FILENO))
-		return CT_FAIL_HINT(CT_USAGE, "--yes removes them without asking, and --dry-run only lists them",
-				    "nothing was removed, because standard input is not a terminal");
+	if (!cli->yes && !isatty(STDIN_FILENO)) {
+		CT_FAIL(CT_USAGE, "nothing was removed, because standard input is not a terminal");
+		return ct_error_hint("--yes removes them without asking, and --dry-run only lists them");
+	}
 	if (!cli->yes && !confirm(p)) {
 		printf("nothing was removed\n");
 		return CT_OK;

@@ -53,10 +53,9 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	for (size_t i = 0; i < CT_ARRAY_LEN(needed) && strcmp(cfg->launch.init, "env://") == 0; i++) {
 		if (getenv(needed[i]))
 			continue;
-		return CT_FAIL_HINT(
-			CT_USAGE,
-			"set MASTER_ADDR and MASTER_PORT, or do not set launch.init (--init) if all ranks are on one node",
-			"launch.init is env://, but %s is not set in the environment", needed[i]);
+		CT_FAIL(CT_USAGE, "launch.init is env://, but %s is not set in the environment", needed[i]);
+		return ct_error_hint(
+			"set MASTER_ADDR and MASTER_PORT, or do not set launch.init (--init) if all ranks are on one node");
 	}
 	return CT_OK;
 }

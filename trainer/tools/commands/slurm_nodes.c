@@ -37,23 +37,21 @@ static enum ct_status check_nodes(const struct ct_cli *cli, const struct ct_iden
 	if (id->by != CT_LAUNCHER_SLURM || id->n_nodes < 2)
 		return CT_OK;
 	if (rank) {
-		(void)CT_FAIL(CT_USAGE,
-			      "%s %s: srun has started tasks on %d nodes, and each task gets its node from srun "
-			      "(this one is on node %d)",
-			      rank->origin, rank->value, id->n_nodes, id->node);
-		ct_error_hint(
+		CT_FAIL(CT_USAGE,
+			"%s %s: srun has started tasks on %d nodes, and each task gets its node from srun "
+			"(this one is on node %d)",
+			rank->origin, rank->value, id->n_nodes, id->node);
+		return ct_error_hint(
 			"remove --node-rank; $SLURM_NODEID in a batch script is 0, because the script runs on the first "
 			"node");
-		return CT_USAGE;
 	}
 	if (!nodes || ct_parse_i64(nodes->value, &n) < 0 || n == id->n_nodes) {
 		ct_error_clear(); /* the config reports a value that is not a number */
 		return CT_OK;
 	}
-	return ct_error_hinted(CT_FAIL(CT_USAGE, "%s %s, but srun has started tasks on %d nodes", nodes->origin,
-				       nodes->value, id->n_nodes),
-			       "remove --nodes: ctrain reads the number of nodes from srun (sbatch --nodes=%s)",
-			       nodes->value);
+	CT_FAIL(CT_USAGE, "%s %s, but srun has started tasks on %d nodes", nodes->origin, nodes->value, id->n_nodes);
+	return ct_error_hint("remove --nodes: ctrain reads the number of nodes from srun (sbatch --nodes=%s)",
+			     nodes->value);
 }
 
 static bool starts_ranks(const struct ct_config *cfg, const struct ct_identity *id)

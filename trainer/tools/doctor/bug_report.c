@@ -270,10 +270,10 @@ static enum ct_status add_run(const char *dir, struct ct_str *out)
 	struct ct_run_info r = {0};
 	enum ct_status st;
 
-	if (!ct_run_is_dir(dir))
-		return CT_FAIL_HINT(CT_NOT_FOUND,
-				    "pass the directory of the run, for example runs/NAME; `ctrain runs` lists them",
-				    "%s is not a run directory", dir);
+	if (!ct_run_is_dir(dir)) {
+		CT_FAIL(CT_NOT_FOUND, "%s is not a run directory", dir);
+		return ct_error_hint("pass the directory of the run, for example runs/NAME; `ctrain runs` lists them");
+	}
 	CT_TRY_GOTO(ct_run_info_load(dir, dir, &r), st, out);
 	ct_str_addf(out, "\n### Run %s: %s\n", dir, ct_run_state_name(r.state));
 	add_settings(&r.files, out);

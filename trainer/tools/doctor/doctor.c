@@ -59,10 +59,10 @@ static enum ct_status report_preflight(const struct ct_findings *list)
 
 		if (is_of(f, "master-address"))
 			continue;
-		if (f->severity == CT_FINDING_ERROR && !is_of(f, "loopback-name"))
-			return ct_error_hinted(
-				CT_FAIL(f->status, "%s (%s); found by the check %s", f->what, f->why, f->check),
-				"%s; `ctrain doctor` checks all nodes", f->fix);
+		if (f->severity == CT_FINDING_ERROR && !is_of(f, "loopback-name")) {
+			CT_FAIL(f->status, "%s (%s); found by the check %s", f->what, f->why, f->check);
+			return ct_error_hint("%s; `ctrain doctor` checks all nodes", f->fix);
+		}
 		warn(f);
 	}
 	return CT_OK;

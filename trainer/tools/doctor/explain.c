@@ -149,7 +149,7 @@ static enum ct_status unknown(const char *word)
 		names[n++] = statuses[i].name;
 	for (size_t i = 0; ct_check_at(i) && n < CT_ARRAY_LEN(names); i++)
 		names[n++] = ct_check_at(i)->name;
-	(void)CT_FAIL(CT_USAGE, "\"%.60s\" is neither an exit code, nor a status, nor a doctor check", word);
+	CT_FAIL(CT_USAGE, "\"%.60s\" is neither an exit code, nor a status, nor a doctor check", word);
 	near = ct_suggest(word, names, n);
 	if (near)
 		ct_error_hint("did you mean %s?", near);

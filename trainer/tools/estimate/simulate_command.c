@@ -180,9 +180,11 @@ static enum ct_status fix_batch(struct ct__simulation *m)
 	struct ct_config *c = m->cfg;
 	struct ct_ranks ranks;
 
-	if (c->launch.pipeline > 1)
-		return CT_FAIL_HINT(CT_UNSUPPORTED, "use launch.pipeline=1",
-				    "--simulate does not model launch.pipeline=%lld", (long long)c->launch.pipeline);
+	if (c->launch.pipeline > 1) {
+		CT_FAIL(CT_UNSUPPORTED, "--simulate does not model launch.pipeline=%lld",
+			(long long)c->launch.pipeline);
+		return ct_error_hint("use launch.pipeline=1");
+	}
 	CT_TRY(ct_plan_ranks(c, &ranks));
 	CT_TRY(ct_plan_check_batch(c, (uint32_t)ranks.world));
 	if (c->batch.global > 0) {
@@ -243,9 +245,8 @@ static enum ct_status find_link(const char *option, const char *text, bool neede
 		return CT_OK;
 	for (size_t i = 0; (link = ct_sim_link_at(i)) != NULL; i++)
 		ct_str_addf(&names, "%s%s", i > 0 ? ", " : "", link->name);
-	(void)CT_FAIL(CT_USAGE,
-		      "--simulate needs the link %s: %s NAME, or ALPHA_US,GBPS as measured by `ctrain bench comm`",
-		      what, option);
+	CT_FAIL(CT_USAGE, "--simulate needs the link %s: %s NAME, or ALPHA_US,GBPS as measured by `ctrain bench comm`",
+		what, option);
 	ct_error_hint("the names are %s; docs/SCALING.md describes them", ct_str_text(&names));
 	ct_str_release(&names);
 	return CT_USAGE;

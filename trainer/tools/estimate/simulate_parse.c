@@ -47,8 +47,7 @@ static enum ct_status unknown_link(const char *option, const char *text)
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(table); i++)
 		ct_str_addf(&names, "%s%s", i > 0 ? ", " : "", table[i].name);
-	(void)CT_FAIL(
-		CT_USAGE,
+	CT_FAIL(CT_USAGE,
 		"%s %.40s: expected ALPHA_US,GBPS such as 30,1.17, or NAME[:PORTS] with 1 to %d ports and a name of: %s",
 		option, text, MAX_PORTS, ct_str_text(&names));
 	ct_str_release(&names);

@@ -422,10 +422,11 @@ static enum ct_status add_model(struct writer *w, struct ct_str *out)
 	ct_pb_add_message(out, MODEL_OPSET_IMPORT, &opset);
 	CT_TRY(add_properties(w->m->description, out));
 	add_tensors(w, NULL, &n_graph);
-	if (n_graph > INT32_MAX - out->len - 16)
-		return CT_FAIL_HINT(CT_UNSUPPORTED, "export to .safetensors or .py",
-				    "the model has %.2f GiB of weights, but an ONNX file may have at most 2 GiB",
-				    (double)n_graph / (1u << 30));
+	if (n_graph > INT32_MAX - out->len - 16) {
+		CT_FAIL(CT_UNSUPPORTED, "the model has %.2f GiB of weights, but an ONNX file may have at most 2 GiB",
+			(double)n_graph / (1u << 30));
+		return ct_error_hint("export to .safetensors or .py");
+	}
 	ct_pb_begin_bytes(out, MODEL_GRAPH, n_graph);
 	ct_str_add_bytes(out, ct_str_text(&w->graph), w->graph.len);
 	n_graph = 0;

@@ -94,16 +94,15 @@ static enum ct_status load_config(struct ct_model_source *s, const char *run)
 		if (s->description.model.name)
 			return default_config(s, &s->cfg);
 		const char *key = set_of_model(q);
-		if (key)
-			return ct_error_hinted(
-				CT_FAIL(CT_USAGE,
-					"%s cannot be set without a config, because %s is not in a run directory", key,
-					q->model),
-				"give the configuration of the model with --config CONFIG.yaml");
-		return CT_FAIL_HINT(
-			CT_USAGE, "give the configuration of the model with --config CONFIG.yaml",
+		if (key) {
+			CT_FAIL(CT_USAGE, "%s cannot be set without a config, because %s is not in a run directory",
+				key, q->model);
+			return ct_error_hint("give the configuration of the model with --config CONFIG.yaml");
+		}
+		CT_FAIL(CT_USAGE,
 			"%s does not describe its model and is not in a run directory, so the model of these weights is unknown",
 			q->model);
+		return ct_error_hint("give the configuration of the model with --config CONFIG.yaml");
 	}
 	CT_TRY_ALLOC(path = q->config ? ct_strdup(q->config) : ct_path_join(run, "config.yaml"));
 	enum ct_status st = ct_config_load(path, q->sets, q->n_sets, &s->cfg);

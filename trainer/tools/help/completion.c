@@ -266,8 +266,9 @@ enum ct_status ct_cmd_completion(const struct ct_cli *cli)
 {
 	struct ct_str text = {0};
 
-	if (!ct_help_completion(cli->args[0], &text))
-		return CT_FAIL_HINT(CT_USAGE, "choose bash, zsh or fish",
-				    "there is no completion for the shell \"%.40s\"", cli->args[0]);
+	if (!ct_help_completion(cli->args[0], &text)) {
+		CT_FAIL(CT_USAGE, "there is no completion for the shell \"%.40s\"", cli->args[0]);
+		return ct_error_hint("choose bash, zsh or fish");
+	}
 	return ct_print_to(cli->out, &text);
 }

@@ -97,10 +97,10 @@ enum ct_status ct_unknown_command(const char *word, const char *parent)
 {
 	const char *other = parent ? NULL : other_name(word), *near = other ? other : near_command(word, parent);
 
-	(void)CT_FAIL(CT_USAGE,
-		      parent ? "unknown command \"%s %.60s\""
-			     : "\"%s%.60s\" is neither a command nor a configuration file (.yaml)",
-		      parent ? parent : "", word);
+	CT_FAIL(CT_USAGE,
+		parent ? "unknown command \"%s %.60s\""
+		       : "\"%s%.60s\" is neither a command nor a configuration file (.yaml)",
+		parent ? parent : "", word);
 	if (!parent && !other && hint_at_other(word))
 		return CT_USAGE;
 	if (near)
@@ -118,7 +118,7 @@ static enum ct_status unknown_topic(const char *first, const char *second)
 	if (second && ct_command_has_subs(first))
 		return ct_unknown_command(second, first);
 	command = near_command(first, NULL);
-	(void)CT_FAIL(CT_USAGE, "\"%.60s\" is not a command, a config key or a section of the config", first);
+	CT_FAIL(CT_USAGE, "\"%.60s\" is not a command, a config key or a section of the config", first);
 	/* A name with a dot can only be a key. */
 	if (command && !(key && strchr(first, '.')))
 		ct_error_hint("did you mean \"ctrain help %s\"?", command);
@@ -178,5 +178,6 @@ enum ct_status ct_help_print_search(const char *word)
 	if (ct_help_search(word, &text) > 0)
 		return ct_print_text(&text);
 	ct_str_release(&text);
-	return CT_FAIL_HINT(CT_USAGE, "try a part of the word", "no command, option or key contains \"%.60s\"", word);
+	CT_FAIL(CT_USAGE, "no command, option or key contains \"%.60s\"", word);
+	return ct_error_hint("try a part of the word");
 }

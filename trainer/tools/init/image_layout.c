@@ -31,15 +31,14 @@ static enum ct_status no_classes(const char *dir)
 	CT_TRY(ct_image_dir_scan(dir, "", false, &found));
 	n_images = found.n;
 	ct_image_dir_images_release(&found);
-	if (n_images)
-		return CT_FAIL_HINT(
-			CT_DATA,
-			"create one directory per class and move the images into them, for example cats/ and dogs/; or add labels.csv with the columns image and label",
-			"%s contains %zu image%s but no class directories, so the classes are unknown", dir, n_images,
-			ct_plural((int64_t)n_images));
-	return CT_FAIL_HINT(CT_DATA,
-			    "put the images of each class into a directory: DIR/cats/1.jpg, DIR/dogs/1.jpg and so on",
-			    "%s contains neither class directories nor images", dir);
+	if (n_images) {
+		CT_FAIL(CT_DATA, "%s contains %zu image%s but no class directories, so the classes are unknown", dir,
+			n_images, ct_plural((int64_t)n_images));
+		return ct_error_hint(
+			"create one directory per class and move the images into them, for example cats/ and dogs/; or add labels.csv with the columns image and label");
+	}
+	CT_FAIL(CT_DATA, "%s contains neither class directories nor images", dir);
+	return ct_error_hint("put the images of each class into a directory: DIR/cats/1.jpg, DIR/dogs/1.jpg and so on");
 }
 
 static enum ct_status one_class(const char *dir, const char *name)
@@ -55,9 +54,9 @@ static enum ct_status one_class(const char *dir, const char *name)
 			     dir, name, n);
 		ct_error_hint("if these are the classes: ctrain init %s", below);
 	} else if (st == CT_OK) {
-		st = CT_FAIL_HINT(
-			CT_DATA, "a classifier needs at least two classes: add a directory for what is not in this one",
-			"%s contains only one class directory, \"%s\"", dir, name);
+		CT_FAIL(CT_DATA, "%s contains only one class directory, \"%s\"", dir, name);
+		st = ct_error_hint(
+			"a classifier needs at least two classes: add a directory for what is not in this one");
 	}
 	ct_dir_list_free(names, n);
 	ct_free(below);
@@ -134,9 +133,10 @@ static enum ct_status find_dir(const char *dir, struct ct_layout *out)
 	if (!realpath(dir, out->dir))
 		return CT_FAIL(errno == ENOENT || errno == ENOTDIR ? CT_NOT_FOUND : CT_IO,
 			       "cannot open the directory %s: %s", dir, strerror(errno));
-	if (!ct_utf8_valid(out->dir, strlen(out->dir)))
-		return CT_FAIL_HINT(CT_DATA, "rename the directory",
-				    "%s: the path is not valid UTF-8, as YAML requires", dir);
+	if (!ct_utf8_valid(out->dir, strlen(out->dir))) {
+		CT_FAIL(CT_DATA, "%s: the path is not valid UTF-8, as YAML requires", dir);
+		return ct_error_hint("rename the directory");
+	}
 	return CT_OK;
 }
 

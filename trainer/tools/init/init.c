@@ -55,10 +55,10 @@ static enum ct_status survey(const ct_dataset *d, struct ct_init_facts *f)
 		CT_TRY(ct_survey_quantile(&f->survey, CT_SURVEY_HEIGHT, at[i], &f->height[i]));
 	}
 	CT_TRY(ct_survey_quantile(&f->survey, CT_SURVEY_SHORT_SIDE, 0.5, &f->short_side));
-	if (f->survey.n_damaged == f->survey.n)
-		return CT_FAIL_HINT(CT_DATA, "`ctrain data check DIR` lists the reasons",
-				    "%s: none of the %u images that were read can be decoded", f->layout.dir,
-				    f->survey.n);
+	if (f->survey.n_damaged == f->survey.n) {
+		CT_FAIL(CT_DATA, "%s: none of the %u images that were read can be decoded", f->layout.dir, f->survey.n);
+		return ct_error_hint("`ctrain data check DIR` lists the reasons");
+	}
 	find_class_sizes(d, f);
 	return CT_OK;
 }
@@ -215,10 +215,10 @@ enum ct_status ct_init_run(const struct ct_init_opts *o)
 
 	CT_TRY(ct_layout_find(o->dir, o->labels, &f.layout));
 	CT_TRY_ALLOC(out = o->out ? ct_strdup(o->out) : default_out(o->dir));
-	if (ct_file_exists(out) && !o->force)
-		st = CT_FAIL_HINT(CT_USAGE, "--out writes another file, and --force replaces this one", "%s exists",
-				  out);
-	else
+	if (ct_file_exists(out) && !o->force) {
+		CT_FAIL(CT_USAGE, "%s exists", out);
+		st = ct_error_hint("--out writes another file, and --force replaces this one");
+	} else
 		st = ct_layout_open(&f.layout, true, &d);
 	if (st == CT_OK)
 		st = run(d, &f, out);

@@ -33,8 +33,10 @@ struct finder {
 
 static enum ct_status copy(char *to, size_t size, const char *from)
 {
-	if (!ct_utf8_valid(from, strlen(from)))
-		return CT_FAIL_HINT(CT_DATA, "rename it", "%s: the name is not valid UTF-8, as YAML requires", from);
+	if (!ct_utf8_valid(from, strlen(from))) {
+		CT_FAIL(CT_DATA, "%s: the name is not valid UTF-8, as YAML requires", from);
+		return ct_error_hint("rename it");
+	}
 	if ((size_t)snprintf(to, size, "%s", from) < size)
 		return CT_OK;
 	return CT_FAIL(CT_DATA, "the name \"%.60s...\" is too long", from);
@@ -89,11 +91,12 @@ static enum ct_status take_list(struct finder *f, const char *file, const char *
 	const char *root = find_root(f, list);
 	struct list *out = &f->lists[f->n];
 
-	if (!root)
-		return CT_FAIL_HINT(CT_DATA,
-				    "the names in the file must be relative to this directory, or to a directory in it",
-				    "%s:%u: there is no image \"%.160s\" in %s or in a directory in it", path,
-				    list->rows[0].line, list->rows[0].image, f->l->dir);
+	if (!root) {
+		CT_FAIL(CT_DATA, "%s:%u: there is no image \"%.160s\" in %s or in a directory in it", path,
+			list->rows[0].line, list->rows[0].image, f->l->dir);
+		return ct_error_hint(
+			"the names in the file must be relative to this directory, or to a directory in it");
+	}
 	if (f->n == MAX_LISTS)
 		return CT_OK;
 	CT_TRY(copy(out->file, sizeof(out->file), file));
@@ -182,7 +185,7 @@ static enum ct_status ambiguous(const struct finder *f)
 
 	for (int i = 0; i < f->n; i++)
 		ct_str_addf(&names, "%s%s", i ? ", " : "", f->lists[i].file);
-	(void)CT_FAIL(CT_DATA, "%s contains %d lists of labels: %s", f->l->dir, f->n, ct_str_text(&names));
+	CT_FAIL(CT_DATA, "%s contains %d lists of labels: %s", f->l->dir, f->n, ct_str_text(&names));
 	ct_error_hint("select one, for example --labels %s/%s%s", f->l->dir, f->lists[0].file,
 		      f->n_directories > 1 ? "; --labels none uses the directories as the classes" : "");
 	ct_str_release(&names);

@@ -244,11 +244,12 @@ static enum ct_status plan_views(struct job *j, struct ct_transform *t)
 {
 	const struct ct_shape *in = input_of(j);
 
-	if (j->views.crops && t->resize <= in->h && t->resize <= in->w)
-		return CT_FAIL_HINT(
-			CT_USAGE, "use --tta flip",
+	if (j->views.crops && t->resize <= in->h && t->resize <= in->w) {
+		CT_FAIL(CT_USAGE,
 			"--tta crops: images are resized to %d pixels, so the model's input of %dx%d leaves no other crops",
 			t->resize, in->w, in->h);
+		return ct_error_hint("use --tta flip");
+	}
 	if (j->views.crops)
 		t->h = t->w = t->resize;
 	j->h = t->h;

@@ -60,15 +60,15 @@ static enum ct_status parse_condition(const char *text, size_t len, struct condi
 	if (find_field(c->name) || strcmp(c->name, "name") == 0 || strcmp(c->name, "state") == 0)
 		return CT_OK;
 	const char *key = ct_config_key_meant(c->name, NULL).key;
-	if (!key)
-		return CT_FAIL_HINT(CT_USAGE, "fields are " CT_RUN_FIELDS "; other names are config keys",
-				    "--filter: \"%s\" is neither a field nor a config key", c->name);
+	if (!key) {
+		CT_FAIL(CT_USAGE, "--filter: \"%s\" is neither a field nor a config key", c->name);
+		return ct_error_hint("%s", "fields are " CT_RUN_FIELDS "; other names are config keys");
+	}
 	snprintf(c->name, sizeof(c->name), "%s", key);
 	return CT_OK;
 bad:
-	return CT_FAIL_HINT(CT_USAGE, "for example --filter 'state=done,top1>=0.9,optim.lr=0.1'",
-			    "--filter: \"%.*s\" is not a condition such as NAME=VALUE", (int)(len < 60 ? len : 60),
-			    text);
+	CT_FAIL(CT_USAGE, "--filter: \"%.*s\" is not a condition such as NAME=VALUE", (int)(len < 60 ? len : 60), text);
+	return ct_error_hint("for example --filter 'state=done,top1>=0.9,optim.lr=0.1'");
 }
 
 static bool compare(const char *op, int order)
@@ -158,8 +158,10 @@ enum ct_status ct_run_list_sort(struct ct_run_list *l, const char *field)
 
 	o.field = find_field(name);
 	o.by_state = strcmp(name, "state") == 0;
-	if (!o.field && !o.by_state && strcmp(name, "name") != 0)
-		return CT_FAIL_HINT(CT_USAGE, "fields are " CT_RUN_FIELDS, "--sort: unknown field \"%.60s\"", name);
+	if (!o.field && !o.by_state && strcmp(name, "name") != 0) {
+		CT_FAIL(CT_USAGE, "--sort: unknown field \"%.60s\"", name);
+		return ct_error_hint("%s", "fields are " CT_RUN_FIELDS);
+	}
 	if (l->n > 1)
 		qsort_r(l->runs, l->n, sizeof(*l->runs), compare_runs, &o);
 	return CT_OK;

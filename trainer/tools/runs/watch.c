@@ -209,10 +209,11 @@ static enum ct_status status_named(const char *name)
 
 static enum ct_status report_end(struct watch *w)
 {
-	if (!w->ended)
-		return CT_FAIL_HINT(CT_PEER_LOST, "run its command again to continue from the newest checkpoint",
-				    "%s has ended without a message, at step %llu or later", w->dir,
-				    (unsigned long long)w->p.step);
+	if (!w->ended) {
+		CT_FAIL(CT_PEER_LOST, "%s has ended without a message, at step %llu or later", w->dir,
+			(unsigned long long)w->p.step);
+		return ct_error_hint("run its command again to continue from the newest checkpoint");
+	}
 	if (strcmp(w->status, "failed") == 0)
 		return CT_FAIL(status_named(w->error), "%s has failed: %s", w->dir, w->message);
 	ct_console_summary(w->console, &w->end);
