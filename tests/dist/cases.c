@@ -330,7 +330,7 @@ static void *abort_it(void *arg)
 				 .hint = "lower the learning rate"};
 
 	snprintf(why.message, sizeof(why.message), "%s", by_launcher ? OF_LAUNCHER : OF_RANK);
-	(void)ct_error_set(CT_IO, __FILE__, __LINE__, "own chain");
+	CT_FAIL(CT_IO, "own chain");
 	ct_comm_abort(arg, &why);
 	CHECK(ct_error_status() == CT_IO);
 	return NULL;

@@ -92,7 +92,7 @@ static void rank_main(struct proc *me, void *arg)
 		if (strcmp(n.text, "hang") == 0)
 			hang();
 		if (strcmp(n.text, "report") == 0) {
-			(void)CT_FAIL(CT_NUMERIC, "loss is NaN");
+			CT_FAIL(CT_NUMERIC, "loss is NaN");
 			ct_error_hint("lower optim.lr");
 			ct_watchdog_report(dog);
 			CHECK(ct_error_status() == CT_NUMERIC);

@@ -60,7 +60,7 @@ void fake_delete(void *p)
 static void set_failed(struct lazy_device *d, enum ct_status st)
 {
 	if (ct_error_status() != st)
-		(void)CT_FAIL(st, "posted work failed: %s", ct_status_text(st));
+		CT_FAIL(st, "posted work failed: %s", ct_status_text(st));
 	ct_error_save(&d->error);
 	d->failed = true;
 }
@@ -106,10 +106,10 @@ static void check_guards(struct lazy_device *d)
 	if (d->failed || !(b = fake_memory_overrun(&d->memory, &distance)))
 		return;
 	if (b == &fake_memory_before)
-		(void)CT_FAIL(CT_BUG, "posted work wrote before the first block of device memory");
+		CT_FAIL(CT_BUG, "posted work wrote before the first block of device memory");
 	else
-		(void)CT_FAIL(CT_BUG, "posted work wrote %zu bytes beyond a block of device memory of %zu bytes",
-			      distance, b->bytes);
+		CT_FAIL(CT_BUG, "posted work wrote %zu bytes beyond a block of device memory of %zu bytes", distance,
+			b->bytes);
 	set_failed(d, CT_BUG);
 	fake_drop_work(&d->machine, 0);
 }

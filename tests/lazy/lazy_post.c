@@ -64,10 +64,10 @@ static enum ct_status check_sources(const struct lazy_device *d)
 {
 	for (const struct lazy_work *w = d->sources; w; w = w->next) {
 		if (source_sum(w) != w->source_sum) {
-			(void)CT_FAIL(CT_BUG, "host memory changed while a posted copy was waiting (%zu bytes at %p)",
-				      w->move.bytes, w->move.src);
-			ct_error_hint("record an event after the copy, and wait for it before the memory is changed");
-			return CT_BUG;
+			CT_FAIL(CT_BUG, "host memory changed while a posted copy was waiting (%zu bytes at %p)",
+				w->move.bytes, w->move.src);
+			return ct_error_hint(
+				"record an event after the copy, and wait for it before the memory is changed");
 		}
 	}
 	return CT_OK;
