@@ -132,18 +132,6 @@ enum ct_status ct_error_hint(const char *fmt, ...)
 	return chain.e.status;
 }
 
-enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...)
-{
-	char text[sizeof(chain.e.hint)];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	ct_error_hint("%s", text);
-	return st;
-}
-
 enum ct_status ct_error_because(enum ct_reason reason)
 {
 	chain.e.reason = reason;

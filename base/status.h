@@ -72,7 +72,6 @@ enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const
 enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
 /* Sets or appends the hint ("hint: ..." on its own line), which says what the user can do. */
 enum ct_status ct_error_hint(const char *fmt, ...) CT_PRINTF(1, 2);
-enum ct_status ct_error_hinted(enum ct_status st, const char *fmt, ...) CT_PRINTF(2, 3);
 /* Add facts. caused_by: the failure of another rank, with this pid, has caused the error. */
 enum ct_status ct_error_because(enum ct_reason reason);
 enum ct_status ct_error_caused_by(int rank, int pid);
@@ -105,7 +104,6 @@ void ct_error_save(struct ct_error *out);
 enum ct_status ct_error_restore(const struct ct_error *e);
 
 #define CT_FAIL(st, ...) ct_error_set((st), __FILE__, __LINE__, __VA_ARGS__)
-#define CT_FAIL_HINT(st, hint, ...) ct_error_hinted(CT_FAIL((st), __VA_ARGS__), "%s", (hint))
 
 /* Returns from the calling function if `expr` failed. CT_INPROGRESS is not a failure. */
 #define CT_TRY(expr)                                                  \
