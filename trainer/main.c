@@ -12,7 +12,7 @@
 #include "trainer/job/launched.h"
 #include "trainer/job/signals.h"
 #include "trainer/launch/remote/control.h"
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/commands.h"
 
 #define FINISH_NS (5 * CT_SEC) /* how long the final message waits for a reader that has stopped reading */
 
@@ -58,10 +58,10 @@ int main(int argc, char **argv)
 	if (st == CT_OK)
 		st = ct_launched_join_clock();
 	if (st == CT_OK)
-		st = ct_cli_parse(argc, argv, &cli);
+		st = ct_cli_parse(&ct_commands, argc, argv, &cli);
 	if (st == CT_OK)
 		ct_cli_set_log(&cli);
-	if (st == CT_OK && cli.command->run)
+	if (st == CT_OK)
 		st = cli.command->run(&cli);
 	/* A worker of our launcher passes its message to the launcher, which prints that of the first rank that failed.
 	 */

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "dist/comm/comm_impl.h"
 #include "tests/base/check.h"
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/commands.h"
 
 static bool damages;
 static struct ct_comm_ops damaged;
@@ -55,7 +55,7 @@ static _Noreturn void be_rank(int rank, const char *dir)
 	setenv("WORLD_SIZE", "2", 1);
 	if (!freopen(rank == 0 ? text : "/dev/null", "w", stdout))
 		_exit(99);
-	st = ct_cli_parse((int)CT_ARRAY_LEN(argv) - 1, argv, &cli);
+	st = ct_cli_parse(&ct_commands, (int)CT_ARRAY_LEN(argv) - 1, argv, &cli);
 	if (st == CT_OK)
 		st = cli.command->run(&cli);
 	fflush(stdout);

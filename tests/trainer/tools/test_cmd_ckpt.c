@@ -13,7 +13,7 @@
 #include "tests/nn/on_host.h"
 #include "tests/trainer/ckpt_fixture.h"
 #include "trainer/run/checkpoint/model_weights.h"
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/commands.h"
 
 static struct fixture fx;
 

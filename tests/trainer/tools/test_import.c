@@ -3,7 +3,7 @@
 #include "tests/trainer/tmpdir.h"
 
 #include "trainer/config/import/import_impl.h"
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/commands.h"
 
 static const struct {
 	const char *row, *line, *command;
@@ -111,7 +111,7 @@ static void test_commands_are_accepted(void **state)
 		if (strchr(command, '$') || strstr(command, "CONFIG.yaml"))
 			continue;
 		assert_ok(ct__words_split(command, &w));
-		assert_ok(ct_cli_parse((int)w.n, w.all, &cli));
+		assert_ok(ct_cli_parse(&ct_commands, (int)w.n, w.all, &cli));
 		char *path = ct_path_join(CT_SOURCE_DIR, cli.args[0]);
 		if (ct_config_load(path, cli.sets, cli.n_sets, &cfg) < 0)
 			fail_msg("%s: %s", command, ct_error_message());

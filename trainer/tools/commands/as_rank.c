@@ -39,7 +39,7 @@ enum ct_status ct__as_rank(const struct ct_cli *cli, struct ct_config *cfg, bool
 {
 	struct ct_identity id;
 
-	CT_TRY(ct_cli_identity(cli, cfg, &id));
+	CT_TRY(ct__identity(cli, cfg, &id));
 	if (id.by == CT_LAUNCHER_NONE && launches)
 		return ct_launch(cfg, cli->argv, NULL);
 	return run(cfg, id.by == CT_LAUNCHER_NONE ? NULL : &id, fn, user);

@@ -6,6 +6,7 @@
 #include "trainer/tools/bench/step_print.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/as_rank_impl.h"
+#include "trainer/tools/commands/commands.h"
 
 static enum ct_status measure_step(struct ct_session *s, int64_t steps, const char *trace_path, struct ct_step_bench *b)
 {

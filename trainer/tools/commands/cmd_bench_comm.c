@@ -18,6 +18,7 @@
 #include "trainer/plan/run_plan.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/as_rank_impl.h"
+#include "trainer/tools/commands/commands.h"
 
 #define DEFAULT_MIN 4096
 #define DEFAULT_MAX ((int64_t)64 << 20)

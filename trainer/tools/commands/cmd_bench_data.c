@@ -14,8 +14,8 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "trainer/plan/run_plan.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 
 #define MAX_THREADS 256
 #define MAX_ROUNDS 32

@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "infer/safetensors.h"
 #include "trainer/run/checkpoint/checkpoint.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 
 #define MAX_STATE_BYTES ((size_t)4 << 20)
 

@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "dist/net/local_addr.h"
 #include "trainer/plan/run_plan.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 
 /* Prints the text unless it could not be made. Takes text. */
 static enum ct_status deliver(const struct ct_cli *cli, struct ct_str *text, enum ct_status st)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "data/digits/digits.h"
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/commands.h"
 
 enum ct_status ct_cmd_data_digits(const struct ct_cli *cli)
 {

@@ -12,8 +12,8 @@
 #include "base/thread.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/run/metrics/ticker.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/dataset/data_check.h"
 #include "trainer/tools/init/image_layout.h"
 

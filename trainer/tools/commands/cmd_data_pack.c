@@ -11,8 +11,8 @@
 #include "data/dataset.h"
 #include "data/pack/pack.h"
 #include "trainer/run/metrics/ticker.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 
 /* "1000" samples, or "256MB", "1GiB". */
 static enum ct_status parse_size(const char *text, struct ct_pack_opts *o)

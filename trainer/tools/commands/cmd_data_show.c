@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "trainer/plan/run_plan.h"
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/dataset/image_grid.h"
 #include "trainer/tools/dataset/sample_choice.h"
 

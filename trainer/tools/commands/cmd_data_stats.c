@@ -2,8 +2,8 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "trainer/plan/run_plan.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/init/image_layout.h"
 #include "trainer/tools/init/stats.h"
 

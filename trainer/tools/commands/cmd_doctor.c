@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/commands/slurm_nodes_impl.h"
 #include "trainer/tools/doctor/doctor.h"
 #include "trainer/tools/doctor/explain.h"

@@ -14,6 +14,7 @@
 #include "trainer/run/evaluation/evaluate.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/as_rank_impl.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/report/report.h"
 
 static ct_json *as_json(const char *path, const struct ct_eval_result *r)

@@ -1,7 +1,7 @@
 /* `ctrain export MODEL --out FILE` and `ctrain ckpt export PATH --out FILE`: write a model for other programs. */
 #include "base/file.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/export/export.h"
 
 static enum ct_status export(const struct ct_cli *cli, const char *which)

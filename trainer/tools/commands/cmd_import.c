@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "trainer/config/import/import.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 
 /* A launch line has several words, so one word is the name of a file. */
 static enum ct_status import_one(const char *arg, struct ct_str *out)

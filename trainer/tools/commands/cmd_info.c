@@ -13,8 +13,8 @@
 #include "nn/engine.h"
 #include "nn/models/model.h"
 #include "trainer/job/version.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/doctor/bug_report.h"
 
 #define AS_TEXT(x) #x

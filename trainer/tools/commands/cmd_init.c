@@ -1,5 +1,5 @@
 /* `ctrain init DIR` */
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/init/init.h"
 
 enum ct_status ct_cmd_init(const struct ct_cli *cli)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "trainer/launch/remote/remote.h"
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/commands.h"
 
 /* What --hosts determines. */
 static enum ct_status check_sets(const struct ct_cli *cli)

@@ -11,6 +11,7 @@
 #include "trainer/plan/run_plan.h"
 #include "trainer/run/pipeline/pass_schedule.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/estimate/plan_buckets.h"
 #include "trainer/tools/estimate/plan_time.h"
 #include "trainer/tools/estimate/planned.h"

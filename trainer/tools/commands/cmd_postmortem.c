@@ -1,7 +1,7 @@
 /* `ctrain postmortem RUN`: prints the report after a failure. */
 #include "trainer/job/postmortem/postmortem.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 
 enum ct_status ct_cmd_postmortem(const struct ct_cli *cli)
 {

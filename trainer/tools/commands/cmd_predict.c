@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/predict/image_list.h"
 #include "trainer/tools/predict/output.h"
 

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/report/report.h"
 
 enum ct_status ct_cmd_report(const struct ct_cli *cli)

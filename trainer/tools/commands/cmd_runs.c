@@ -5,8 +5,8 @@
 
 #include "base/process/terminal.h"
 #include "trainer/job/signals.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/runs/clean.h"
 #include "trainer/tools/runs/select.h"
 #include "trainer/tools/runs/show.h"

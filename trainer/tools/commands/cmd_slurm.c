@@ -13,8 +13,8 @@
 #include "trainer/launch/slurm/script.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
-#include "trainer/tools/cli/cli.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/commands/commands.h"
 
 #define SUBMIT_NS (60 * CT_SEC)
 #define TAIL_LINES 5

@@ -13,7 +13,8 @@
 #include "trainer/plan/devices.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/run/loop/worker.h"
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/as_rank_impl.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/doctor/doctor.h"
 #include "trainer/tools/report/report.h"
 
@@ -74,7 +75,7 @@ static enum ct_status train_or_launch(const struct ct_cli *cli, struct ct_config
 	struct ct_identity id;
 	char *run_dir = NULL;
 
-	CT_TRY(ct_cli_identity(cli, cfg, &id));
+	CT_TRY(ct__identity(cli, cfg, &id));
 	if (id.by != CT_LAUNCHER_NONE) {
 		warn_of_restarts(cfg, &id);
 		return ct_worker_run(cfg, &id, ct_report_write_run);

@@ -2,17 +2,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trainer/tools/cli/options.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/help/help.h"
 
 static const char *const shells[] = {"bash", "zsh", "fish"};
 
 /* The first words of commands that need a second one, once each, and other first words. Calls with every command. */
-static bool first_of_name(size_t i)
+static bool first_of_name(const struct ct_cli_table *t, size_t i)
 {
 	for (size_t k = 0; k < i; k++) {
-		if (strcmp(ct_command_at(k)->name, ct_command_at(i)->name) == 0)
+		if (strcmp(ct_command_at(t, k)->name, ct_command_at(t, i)->name) == 0)
 			return false;
 	}
 	return true;
@@ -28,25 +27,25 @@ static void add_short(struct ct_str *out, const char *text)
 	}
 }
 
-static void add_option_names(struct ct_str *out, unsigned groups)
+static void add_option_names(const struct ct_cli_table *t, struct ct_str *out, unsigned groups)
 {
 	const struct ct_option *o;
 
-	for (size_t i = 0; (o = ct_option_at(i)); i++) {
+	for (size_t i = 0; (o = ct_option_at(t, i)); i++) {
 		if (o->group & groups && o->doc)
 			ct_str_addf(out, "--%.*s ", (int)strcspn(o->names, " "), o->names);
 	}
 }
 
 /* "plan) echo '--procs --nodes ...' ;;" for each command */
-static void add_option_cases(struct ct_str *out)
+static void add_option_cases(const struct ct_cli_table *t, struct ct_str *out)
 {
 	const struct ct_command *c;
 	char name[40];
 
-	for (size_t i = 0; (c = ct_command_at(i)); i++) {
+	for (size_t i = 0; (c = ct_command_at(t, i)); i++) {
 		ct_str_addf(out, "\t\"%s\") echo '", ct_command_name(c, name));
-		add_option_names(out, c->options | CT_OPT_ALL);
+		add_option_names(t, out, c->options | CT_OPT_ALL);
 		ct_str_add(out, "' ;;\n");
 	}
 }
@@ -73,29 +72,29 @@ static void add_value_cases(struct ct_str *out)
 }
 
 /* Shell functions for bash and zsh that print names. */
-static void add_functions(struct ct_str *out)
+static void add_functions(const struct ct_cli_table *t, struct ct_str *out)
 {
 	const struct ct_command *c;
 	struct ct_config_key k;
 
 	ct_str_add(out, "_ctrain_commands() {\n\techo '");
-	for (size_t i = 0; (c = ct_command_at(i)); i++) {
-		if (first_of_name(i))
+	for (size_t i = 0; (c = ct_command_at(t, i)); i++) {
+		if (first_of_name(t, i))
 			ct_str_addf(out, "%s ", c->name);
 	}
 	ct_str_add(out, "'\n}\n_ctrain_subcommands() {\n\tcase $1 in\n");
-	for (size_t i = 0; (c = ct_command_at(i)); i++) {
-		if (!c->sub || !first_of_name(i))
+	for (size_t i = 0; (c = ct_command_at(t, i)); i++) {
+		if (!c->sub || !first_of_name(t, i))
 			continue;
 		ct_str_addf(out, "\t%s) echo '", c->name);
-		for (size_t j = i; ct_command_at(j); j++) {
-			if (ct_command_at(j)->sub && strcmp(ct_command_at(j)->name, c->name) == 0)
-				ct_str_addf(out, "%s ", ct_command_at(j)->sub);
+		for (size_t j = i; ct_command_at(t, j); j++) {
+			if (ct_command_at(t, j)->sub && strcmp(ct_command_at(t, j)->name, c->name) == 0)
+				ct_str_addf(out, "%s ", ct_command_at(t, j)->sub);
 		}
 		ct_str_add(out, "' ;;\n");
 	}
 	ct_str_add(out, "\tesac\n}\n_ctrain_options() {\n\tcase $1 in\n");
-	add_option_cases(out);
+	add_option_cases(t, out);
 	ct_str_add(out, "\tesac\n}\n_ctrain_keys() {\n\techo '");
 	for (size_t i = 0; ct_config_key_at(i, &k); i++)
 		ct_str_addf(out, "%s ", k.name);
@@ -115,9 +114,9 @@ static void add_functions(struct ct_str *out)
 		   "\tesac\n}\n");
 }
 
-static void add_bash(struct ct_str *out)
+static void add_bash(const struct ct_cli_table *t, struct ct_str *out)
 {
-	add_functions(out);
+	add_functions(t, out);
 	ct_str_add(
 		out,
 		"_ctrain() {\n"
@@ -151,10 +150,10 @@ static void add_bash(struct ct_str *out)
 		"complete -o filenames -F _ctrain ctrain\n");
 }
 
-static void add_zsh(struct ct_str *out)
+static void add_zsh(const struct ct_cli_table *t, struct ct_str *out)
 {
 	ct_str_add(out, "#compdef ctrain\n");
-	add_functions(out);
+	add_functions(t, out);
 	ct_str_add(out, "_ctrain() {\n"
 			"\tlocal cur=${words[CURRENT]}\n"
 			"\tif [[ $cur == *=* ]]; then\n"
@@ -189,12 +188,12 @@ static void add_fish_name(struct ct_str *out, const char *condition, const char 
 	ct_str_add(out, "'\n");
 }
 
-static void add_fish_options(struct ct_str *out, const struct ct_command *c)
+static void add_fish_options(const struct ct_cli_table *t, struct ct_str *out, const struct ct_command *c)
 {
 	const struct ct_option *o;
 	char name[40];
 
-	for (size_t i = 0; (o = ct_option_at(i)); i++) {
+	for (size_t i = 0; (o = ct_option_at(t, i)); i++) {
 		if (!(o->group & (c->options | CT_OPT_ALL)) || !o->doc)
 			continue;
 		ct_str_addf(out, "complete -c ctrain -n '_ctrain_is \"%s\"' -l '%.*s'%s -d '", ct_command_name(c, name),
@@ -204,7 +203,7 @@ static void add_fish_options(struct ct_str *out, const struct ct_command *c)
 	}
 }
 
-static void add_fish(struct ct_str *out)
+static void add_fish(const struct ct_cli_table *t, struct ct_str *out)
 {
 	const struct ct_command *c;
 	struct ct_config_key k;
@@ -221,15 +220,15 @@ static void add_fish(struct ct_str *out)
 		"\tend\n"
 		"\ttest \"$words[1..\"(count $parts)\"]\" = \"$argv[1]\"\n"
 		"end\n");
-	for (size_t i = 0; (c = ct_command_at(i)); i++) {
-		if (first_of_name(i))
+	for (size_t i = 0; (c = ct_command_at(t, i)); i++) {
+		if (first_of_name(t, i))
 			add_fish_name(out, "test (count (commandline -opc)) = 1", c->name,
-				      ct_command_has_subs(c->name) ? "needs a second word" : c->doc);
+				      ct_command_has_subs(t, c->name) ? "needs a second word" : c->doc);
 		if (c->sub) {
 			snprintf(condition, sizeof(condition), "test \"$(commandline -opc)\" = \"ctrain %s\"", c->name);
 			add_fish_name(out, condition, c->sub, c->doc);
 		}
-		add_fish_options(out, c);
+		add_fish_options(t, out, c);
 	}
 	for (size_t i = 0; ct_config_key_at(i, &k); i++) {
 		struct ct_str name = {0};
@@ -247,16 +246,16 @@ static void add_fish(struct ct_str *out)
 	}
 }
 
-bool ct_help_completion(const char *shell, struct ct_str *out)
+bool ct_help_completion(const struct ct_cli_table *t, const char *shell, struct ct_str *out)
 {
-	static void (*const add[])(struct ct_str *out) = {add_bash, add_zsh, add_fish};
+	static void (*const add[])(const struct ct_cli_table *t, struct ct_str *out) = {add_bash, add_zsh, add_fish};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(shells); i++) {
 		if (strcmp(shells[i], shell) != 0)
 			continue;
 		if (i != 1) /* zsh wants #compdef in the first line */
 			ct_str_addf(out, "# Generated by `ctrain completion %s`.\n", shell);
-		add[i](out);
+		add[i](t, out);
 		return true;
 	}
 	return false;
@@ -266,7 +265,7 @@ enum ct_status ct_cmd_completion(const struct ct_cli *cli)
 {
 	struct ct_str text = {0};
 
-	if (!ct_help_completion(cli->args[0], &text)) {
+	if (!ct_help_completion(cli->table, cli->args[0], &text)) {
 		CT_FAIL(CT_USAGE, "there is no completion for the shell \"%.40s\"", cli->args[0]);
 		return ct_error_hint("choose bash, zsh or fish");
 	}

@@ -1,4 +1,3 @@
-#include <stdio.h>
 #include <string.h>
 
 #include "trainer/tools/help/help.h"
@@ -87,12 +86,6 @@ static const struct ct_command_text texts[] = {
 	 "ctrain help optim.lr  # a key; a section: ctrain help optim\n"
 	 "ctrain help --search warmup"},
 };
-
-const char *ct_command_name(const struct ct_command *c, char name[40])
-{
-	snprintf(name, 40, "%s%s%s", c->name, c->sub ? " " : "", c->sub ? c->sub : "");
-	return name;
-}
 
 const struct ct_command_text *ct_command_text(const struct ct_command *c)
 {

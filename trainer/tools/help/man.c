@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "trainer/job/version.h"
-#include "trainer/tools/cli/options.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/help/help.h"
 
@@ -52,17 +51,17 @@ static void add_option(struct ct_str *out, const struct ct_option *o)
 	add_line(out, o->doc);
 }
 
-static void add_options(struct ct_str *out, unsigned groups)
+static void add_options(const struct ct_cli_table *t, struct ct_str *out, unsigned groups)
 {
 	const struct ct_option *o;
 
-	for (size_t i = 0; (o = ct_option_at(i)); i++) {
+	for (size_t i = 0; (o = ct_option_at(t, i)); i++) {
 		if (o->group & groups && o->doc)
 			add_option(out, o);
 	}
 }
 
-static void add_command(struct ct_str *out, const struct ct_command *c)
+static void add_command(const struct ct_cli_table *t, struct ct_str *out, const struct ct_command *c)
 {
 	const struct ct_command_text *text = ct_command_text(c);
 	char name[40];
@@ -75,7 +74,7 @@ static void add_command(struct ct_str *out, const struct ct_command *c)
 		add_line(out, text->about);
 	}
 	/* Launch options have a section of their own. */
-	add_options(out, c->options & ~(unsigned)CT_OPT_SETS);
+	add_options(t, out, c->options & ~(unsigned)CT_OPT_SETS);
 	if (!text)
 		return;
 	ct_str_add(out, ".PP\nExamples:\n.PP\n.nf\n.RS 4\n");
@@ -110,7 +109,7 @@ static void add_exit_codes(struct ct_str *out)
 	ct_str_add(out, ".PP\n\\(lqctrain explain\\(rq describes them.\n");
 }
 
-void ct_help_man(struct ct_str *out)
+void ct_help_man(const struct ct_cli_table *t, struct ct_str *out)
 {
 	const struct ct_command *c;
 
@@ -128,15 +127,15 @@ void ct_help_man(struct ct_str *out)
 		"the defaults, in this order. \\(lqctrain help\\(rq \\fIKEY\\fR explains a key, and \\(lqctrain help "
 		"\\-\\-search\\(rq \\fIWORD\\fR searches commands, options and keys.\n"
 		".SH COMMANDS\n");
-	for (size_t i = 0; (c = ct_command_at(i)); i++)
-		add_command(out, c);
+	for (size_t i = 0; (c = ct_command_at(t, i)); i++)
+		add_command(t, out, c);
 	ct_str_add(
 		out,
 		".SH LAUNCH OPTIONS\nAll commands that read a configuration accept these options. torchrun's names also "
 		"work; \\- and _ are equivalent.\n");
-	add_options(out, CT_OPT_SETS);
+	add_options(t, out, CT_OPT_SETS);
 	ct_str_add(out, ".SH OTHER OPTIONS\n");
-	add_options(out, CT_OPT_ALL);
+	add_options(t, out, CT_OPT_ALL);
 	add_exit_codes(out);
 	ct_str_add(
 		out,
@@ -154,6 +153,6 @@ enum ct_status ct_cmd_man(const struct ct_cli *cli)
 {
 	struct ct_str text = {0};
 
-	ct_help_man(&text);
+	ct_help_man(cli->table, &text);
 	return ct_print_to(cli->out, &text);
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "trainer/job/version.h"
-#include "trainer/tools/cli/options.h"
 #include "trainer/tools/help/help.h"
 
 #define LEFT 24 /* width of the left column */
@@ -43,17 +42,17 @@ static void add_option(struct ct_str *out, const struct ct_option *o)
 	ct_str_release(&left);
 }
 
-static void add_options(struct ct_str *out, unsigned groups)
+static void add_options(const struct ct_cli_table *t, struct ct_str *out, unsigned groups)
 {
 	const struct ct_option *o;
 
-	for (size_t i = 0; (o = ct_option_at(i)); i++) {
+	for (size_t i = 0; (o = ct_option_at(t, i)); i++) {
 		if (o->group & groups && o->doc)
 			add_option(out, o);
 	}
 }
 
-static void add_overview(struct ct_str *out)
+static void add_overview(const struct ct_cli_table *t, struct ct_str *out)
 {
 	const struct ct_command *c;
 	char name[40];
@@ -67,10 +66,10 @@ static void add_overview(struct ct_str *out)
 			"  ctrain images.yaml                  train\n"
 			"  ctrain predict runs/images x.jpg    classify an image with the result\n"
 			"\ncommands\n");
-	for (size_t i = 0; (c = ct_command_at(i)); i++)
+	for (size_t i = 0; (c = ct_command_at(t, i)); i++)
 		add_entry(out, ct_command_name(c, name), c->doc);
 	ct_str_add(out, "\nlaunch options (torchrun's names also work; '-' and '_' are equivalent)\n");
-	add_options(out, CT_OPT_SETS);
+	add_options(t, out, CT_OPT_SETS);
 	ct_str_add(out, "\nKEY=VALUE sets any key of the configuration: optim.lr=0.1, train.epochs=3,\n"
 			"model.hidden=[256,128]. `ctrain help COMMAND` shows a command's options and\n"
 			"examples, `ctrain help optim.lr` or `ctrain help optim` explains keys, and\n"
@@ -97,13 +96,13 @@ static unsigned groups_of(const struct ct_command *c)
 	return c->options & CT_OPT_LAUNCH ? all : all & ~(unsigned)CT_OPT_SETS;
 }
 
-void ct_cli_help(const struct ct_command *command, struct ct_str *out)
+void ct_help_page(const struct ct_cli_table *t, const struct ct_command *command, struct ct_str *out)
 {
 	const struct ct_command_text *text = command ? ct_command_text(command) : NULL;
 	char name[40], usage[160];
 
 	if (!command) {
-		add_overview(out);
+		add_overview(t, out);
 		return;
 	}
 	snprintf(usage, sizeof(usage), "usage: ctrain %s%s%s%s", ct_command_name(command, name),
@@ -116,7 +115,7 @@ void ct_cli_help(const struct ct_command *command, struct ct_str *out)
 		ct_str_add_wrapped(out, text->about, 2, 2);
 	}
 	ct_str_add(out, "\noptions\n");
-	add_options(out, groups_of(command));
+	add_options(t, out, groups_of(command));
 	if (command->options & CT_OPT_SETS)
 		ct_str_add(out, "\nKEY=VALUE sets any key of the configuration, for example optim.lr=0.1.\n"
 				"`ctrain help KEY` explains a key, and docs/CONFIG.md describes all of them.\n");
@@ -145,17 +144,17 @@ static bool contains(const char *text, const char *word)
 	return false;
 }
 
-static size_t search_commands(const char *word, struct ct_str *out)
+static size_t search_commands(const struct ct_cli_table *t, const char *word, struct ct_str *out)
 {
 	const struct ct_command *c;
 	char name[40];
 	size_t n = 0;
 
-	for (size_t i = 0; (c = ct_command_at(i)); i++) {
-		const struct ct_command_text *t = ct_command_text(c);
+	for (size_t i = 0; (c = ct_command_at(t, i)); i++) {
+		const struct ct_command_text *about = ct_command_text(c);
 
 		ct_command_name(c, name);
-		if (!contains(name, word) && !contains(c->doc, word) && !(t && contains(t->about, word)))
+		if (!contains(name, word) && !contains(c->doc, word) && !(about && contains(about->about, word)))
 			continue;
 		ct_str_add(out, n++ == 0 ? "commands\n" : "");
 		add_entry(out, name, c->doc);
@@ -163,12 +162,12 @@ static size_t search_commands(const char *word, struct ct_str *out)
 	return n;
 }
 
-static size_t search_options(const char *word, struct ct_str *out)
+static size_t search_options(const struct ct_cli_table *t, const char *word, struct ct_str *out)
 {
 	const struct ct_option *o;
 	size_t n = 0;
 
-	for (size_t i = 0; (o = ct_option_at(i)); i++) {
+	for (size_t i = 0; (o = ct_option_at(t, i)); i++) {
 		if (!o->doc || (!contains(o->names, word) && !contains(o->doc, word)))
 			continue;
 		ct_str_add(out, n++ == 0 ? "options\n" : "");
@@ -191,7 +190,7 @@ static size_t search_keys(const char *word, struct ct_str *out)
 	return n;
 }
 
-size_t ct_help_search(const char *word, struct ct_str *out)
+size_t ct_help_search(const struct ct_cli_table *t, const char *word, struct ct_str *out)
 {
-	return search_commands(word, out) + search_options(word, out) + search_keys(word, out);
+	return search_commands(t, word, out) + search_options(t, word, out) + search_keys(word, out);
 }

@@ -1,123 +1,19 @@
-#include "trainer/tools/help/topic.h"
-
+/* `ctrain help [WORD [WORD]]`, `ctrain help --search WORD`, --help and --version. */
 #include <string.h>
 
-#include "base/file.h"
-#include "trainer/tools/cli/options.h"
+#include "trainer/job/version.h"
 #include "trainer/tools/cli/print.h"
+#include "trainer/tools/cli/unknown.h"
 #include "trainer/tools/help/help.h"
 
-bool ct_ends_in_yaml(const char *word)
-{
-	size_t n = strlen(word);
-
-	return (n > 5 && strcmp(word + n - 5, ".yaml") == 0) || (n > 4 && strcmp(word + n - 4, ".yml") == 0);
-}
-
-static bool is_script(const char *word)
-{
-	const size_t len = strlen(word);
-
-	return len > 3 && (strcmp(word + len - 3, ".py") == 0 || strcmp(word + len - 3, ".sh") == 0);
-}
-
-bool ct_is_config(const char *word)
-{
-	char *example = ct_config_example(word);
-	bool is = example || ct_ends_in_yaml(word) || (ct_file_exists(word) && !is_script(word));
-
-	ct_free(example);
-	return is;
-}
-
-static const char *near_command(const char *word, const char *parent)
-{
-	const char *words[64];
-	size_t n = 0;
-	const struct ct_command *c;
-
-	for (size_t i = 0; (c = ct_command_at(i)) && n < CT_ARRAY_LEN(words); i++) {
-		if (!parent)
-			words[n++] = c->name;
-		else if (c->sub && strcmp(c->name, parent) == 0)
-			words[n++] = c->sub;
-	}
-	return ct_suggest(word, words, n);
-}
-
-/* Returns the command that has this name in other programs, or NULL. */
-static const char *other_name(const char *word)
-{
-	static const char *const names[][2] = {{"fit", "train"},     {"run", "train"},     {"test", "eval"},
-					       {"validate", "eval"}, {"val", "eval"},      {"new", "init"},
-					       {"create", "init"},   {"infer", "predict"}, {"list", "runs"},
-					       {"ls", "runs"},       {"diff", "compare"},  {"summary", "plan"}};
-
-	for (size_t i = 0; i < CT_ARRAY_LEN(names); i++) {
-		if (strcmp(word, names[i][0]) == 0)
-			return names[i][1];
-	}
-	return NULL;
-}
-
-/* Adds the hint for a word that has a meaning in other programs: a script, a launcher, or a model. Returns false if
- * there is none. */
-static bool hint_at_other(const char *word)
-{
-	static const char *const launchers[] = {"python", "python3", "torchrun", "accelerate",
-						"srun",   "mpirun",  "mpiexec"};
-	struct ct_str examples = {0};
-	bool found;
-
-	if (is_script(word)) {
-		ct_error_hint("ctrain runs no scripts: a YAML file describes model, data and training. "
-			      "ctrain import \"python %.60s ...\" translates the options of a script",
-			      word);
-		return true;
-	}
-	for (size_t i = 0; i < CT_ARRAY_LEN(launchers); i++) {
-		if (strcmp(word, launchers[i]) == 0) {
-			ct_error_hint("ctrain import \"%s ...\" translates a launch line; write it between quotes",
-				      word);
-			return true;
-		}
-	}
-	const char *name = strrchr(word, '/') ? strrchr(word, '/') + 1 : word; /* configs/mnist */
-	if (strlen(name) >= 3)
-		ct_config_examples_like(name, &examples);
-	found = examples.len > 0;
-	if (found)
-		ct_error_hint("example configs with this name: %s (ctrain NAME trains with one of them)",
-			      ct_str_text(&examples));
-	ct_str_release(&examples);
-	return found;
-}
-
-enum ct_status ct_unknown_command(const char *word, const char *parent)
-{
-	const char *other = parent ? NULL : other_name(word), *near = other ? other : near_command(word, parent);
-
-	CT_FAIL(CT_USAGE,
-		parent ? "unknown command \"%s %.60s\""
-		       : "\"%s%.60s\" is neither a command nor a configuration file (.yaml)",
-		parent ? parent : "", word);
-	if (!parent && !other && hint_at_other(word))
-		return CT_USAGE;
-	if (near)
-		ct_error_hint("did you mean \"%s%s%s\"?", parent ? parent : "", parent ? " " : "", near);
-	else
-		ct_error_hint("ctrain --help lists the commands");
-	return CT_USAGE;
-}
-
 /* The error of `ctrain help WORD [WORD]` if there is no such command, key or section. */
-static enum ct_status unknown_topic(const char *first, const char *second)
+static enum ct_status unknown_topic(const struct ct_cli_table *t, const char *first, const char *second)
 {
 	const char *command, *key = second ? NULL : ct_config_key_suggest(first);
 
-	if (second && ct_command_has_subs(first))
-		return ct_unknown_command(second, first);
-	command = near_command(first, NULL);
+	if (second && ct_command_has_subs(t, first))
+		return ct_unknown_command(t, second, first);
+	command = ct_command_near(t, first, NULL);
 	CT_FAIL(CT_USAGE, "\"%.60s\" is not a command, a config key or a section of the config", first);
 	/* A name with a dot can only be a key. */
 	if (command && !(key && strchr(first, '.')))
@@ -130,54 +26,74 @@ static enum ct_status unknown_topic(const char *first, const char *second)
 }
 
 /* The pages of all commands with this first word. */
-static enum ct_status print_group(const char *name)
+static enum ct_status print_group(const struct ct_cli_table *t, const char *name)
 {
 	const struct ct_command *c;
 	struct ct_str text = {0};
 
-	for (size_t i = 0; (c = ct_command_at(i)); i++) {
+	for (size_t i = 0; (c = ct_command_at(t, i)); i++) {
 		if (strcmp(c->name, name) == 0)
-			ct_cli_help(c, &text);
+			ct_help_page(t, c, &text);
 	}
 	return ct_print_text(&text);
 }
 
 /* A key or a section, or a name that can only mean one key: lr, wd. */
-static enum ct_status print_key(const char *name, const char *second)
+static enum ct_status print_key(const struct ct_cli_table *t, const char *name, const char *second)
 {
 	struct ct_key_hint hint = ct_config_key_meant(name, NULL);
 	struct ct_str text = {0};
 
 	if (!ct_config_help(name, &text) && (second || !hint.key || !ct_config_help(hint.key, &text))) {
 		ct_str_release(&text);
-		return unknown_topic(name, second);
+		return unknown_topic(t, name, second);
 	}
 	return ct_print_text(&text);
 }
 
-enum ct_status ct_help_print(const char *const *words, size_t n, bool by_command)
+/* Prints the help page that the words name. by_command: after `ctrain help`, where they can also be a key or section;
+ * else they are those of a line with --help. */
+static enum ct_status print(const struct ct_cli_table *t, const char *const *words, int n, bool by_command)
 {
 	const char *first = n > 0 ? words[0] : NULL, *second = n > 1 ? words[1] : NULL;
-	const struct ct_command *c = first ? ct_command_find(first, second) : NULL;
+	const struct ct_command *c = first ? ct_command_find(t, first, second) : NULL;
 	struct ct_str text = {0};
 
-	if (first && !second && ct_command_has_subs(first))
-		return print_group(first);
+	if (first && !second && ct_command_has_subs(t, first))
+		return print_group(t, first);
 	if (first && !c && by_command)
-		return print_key(first, second);
+		return print_key(t, first, second);
 	if (first && !c && ct_is_config(first))
-		c = ct_command_find("train", NULL);
-	ct_cli_help(c, &text);
+		c = ct_command_find(t, "train", NULL);
+	ct_help_page(t, c, &text);
 	return ct_print_text(&text);
 }
 
-enum ct_status ct_help_print_search(const char *word)
+static enum ct_status print_search(const struct ct_cli_table *t, const char *word)
 {
 	struct ct_str text = {0};
 
-	if (ct_help_search(word, &text) > 0)
+	if (ct_help_search(t, word, &text) > 0)
 		return ct_print_text(&text);
 	ct_str_release(&text);
 	CT_FAIL(CT_USAGE, "no command, option or key contains \"%.60s\"", word);
 	return ct_error_hint("try a part of the word");
+}
+
+enum ct_status ct_cmd_help(const struct ct_cli *cli)
+{
+	const bool by_command = cli->n_args > 0 && strcmp(cli->args[0], "help") == 0;
+
+	if (cli->search)
+		return print_search(cli->table, cli->search);
+	return print(cli->table, cli->args + by_command, cli->n_args - by_command, by_command);
+}
+
+enum ct_status ct_cmd_version(const struct ct_cli *cli)
+{
+	struct ct_str text = {0};
+
+	(void)cli;
+	ct_str_addf(&text, "ctrain %s\n", ct_version());
+	return ct_print_text(&text);
 }

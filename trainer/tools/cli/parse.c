@@ -6,11 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "trainer/job/version.h"
-#include "trainer/tools/cli/options.h"
-#include "trainer/tools/cli/print.h"
-#include "trainer/tools/help/help.h"
-#include "trainer/tools/help/topic.h"
+#include "trainer/tools/cli/unknown.h"
 
 /* An option or KEY=VALUE on the command line. It is checked when the command is known. */
 struct given {
@@ -20,6 +16,7 @@ struct given {
 };
 
 struct line {
+	const struct ct_cli_table *table;
 	struct ct_cli *cli;
 	const char **words; /* positional arguments */
 	size_t n_words;
@@ -64,14 +61,14 @@ static const char *value_after(int argc, char **argv, int i)
 }
 
 /* Adds further unknown options that mean config keys to the hint, so that the user can correct all of them at once. */
-static void hint_at_more_keys(int argc, char **argv, int i)
+static void hint_at_more_keys(const struct ct_cli_table *t, int argc, char **argv, int i)
 {
 	for (int k = i; k < argc; k++) {
 		const char *name = argv[k] + strspn(argv[k], "-"), *value = strchr(name, '=');
 		char plain[64];
 		struct ct_key_hint hint;
 
-		if (name == argv[k] || ct_option_find(name, strcspn(name, "=")))
+		if (name == argv[k] || ct_option_find(t, name, strcspn(name, "=")))
 			continue;
 		snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(name, "="), name);
 		for (char *s = plain; *s; s++)
@@ -85,7 +82,7 @@ static void hint_at_more_keys(int argc, char **argv, int i)
 }
 
 /* Argument `at` is an option with an unknown name. */
-static enum ct_status unknown_option(int argc, char **argv, int at)
+static enum ct_status unknown_option(const struct ct_cli_table *t, int argc, char **argv, int at)
 {
 	const char *arg = argv[at], *value = value_after(argc, argv, at);
 	const char *name = arg + strspn(arg, "-");
@@ -97,8 +94,8 @@ static enum ct_status unknown_option(int argc, char **argv, int at)
 	snprintf(plain, sizeof(plain), "%.*s", (int)(len < sizeof(plain) ? len : sizeof(plain) - 1), name);
 	for (char *s = plain; *s; s++)
 		*s = *s == '_' ? '-' : *s;
-	for (size_t i = 0; ct_option_at(i); i++) {
-		for (const char *s = ct_option_at(i)->names; *s && n < CT_ARRAY_LEN(all); s += strspn(s, " ")) {
+	for (size_t i = 0; ct_option_at(t, i); i++) {
+		for (const char *s = ct_option_at(t, i)->names; *s && n < CT_ARRAY_LEN(all); s += strspn(s, " ")) {
 			size_t word = strcspn(s, " ");
 
 			snprintf(all[n], sizeof(all[n]), "%.*s", (int)word, s);
@@ -111,10 +108,10 @@ static enum ct_status unknown_option(int argc, char **argv, int at)
 	}
 	near = ct_suggest(plain, words, n);
 	CT_FAIL(CT_USAGE, "unknown option \"%.*s\"", (int)(name - arg + (ptrdiff_t)(len < 60 ? len : 60)), arg);
-	if (len > 1 && ct_option_find(name, len)) /* -procs, ---procs */
+	if (len > 1 && ct_option_find(t, name, len)) /* -procs, ---procs */
 		near = plain;
 	else if (hint_at_key(plain, name[len] == '=' ? name + len + 1 : value)) {
-		hint_at_more_keys(argc, argv, at + 1);
+		hint_at_more_keys(t, argc, argv, at + 1);
 		return CT_USAGE;
 	}
 	if (at + 1 < argc && ct_ends_in_yaml(argv[at + 1]) && (strcmp(plain, "c") == 0 || strcmp(plain, "cfg") == 0)) {
@@ -135,9 +132,9 @@ static enum ct_status read_option(struct line *l, int argc, char **argv, int *i)
 	size_t dashes = (size_t)(name - arg), len = strcspn(name, "=");
 	struct given *g = &l->given[l->n_given];
 
-	g->option = dashes <= 2 ? ct_option_find(name, len) : NULL;
+	g->option = dashes <= 2 ? ct_option_find(l->table, name, len) : NULL;
 	if (!g->option || (dashes == 1) != (len == 1))
-		return unknown_option(argc, argv, *i);
+		return unknown_option(l->table, argc, argv, *i);
 	snprintf(g->shown, sizeof(g->shown), "%.*s", (int)(dashes + len), arg);
 	g->value = name[len] == '=' ? name + len + 1 : NULL;
 	if (g->value && !g->option->value)
@@ -213,22 +210,22 @@ static enum ct_status find_command(const struct line *l, const struct ct_command
 		return ct_error_hint(
 			"to train a model, run ctrain CONFIG.yaml, for example ctrain configs/mnist_ddp.yaml; see ctrain --help for more");
 	}
-	if (ct_command_has_subs(first)) {
+	if (ct_command_has_subs(l->table, first)) {
 		if (!second) {
 			CT_FAIL(CT_USAGE, "\"%s\" is incomplete: it needs a subcommand", first);
 			return ct_error_hint("ctrain help %s lists the subcommands", first);
 		}
 		*used = 2;
-		*out = ct_command_find(first, second);
-		return *out ? CT_OK : ct_unknown_command(second, first);
+		*out = ct_command_find(l->table, first, second);
+		return *out ? CT_OK : ct_unknown_command(l->table, second, first);
 	}
-	*out = ct_command_find(first, second);
+	*out = ct_command_find(l->table, first, second);
 	*used = *out ? (*out)->sub ? 2 : 1 : 0;
 	if (*out)
 		return CT_OK;
 	if (!ct_is_config(first))
-		return ct_unknown_command(first, NULL);
-	*out = ct_command_find("train", NULL);
+		return ct_unknown_command(l->table, first, NULL);
+	*out = ct_command_find(l->table, "train", NULL);
 	return CT_OK;
 }
 
@@ -331,7 +328,6 @@ static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
 				g->shown, g->value);
 		return CT_OK;
 	case CT_OPTION_HELP:
-	case CT_OPTION_SEARCH:
 	case CT_OPTION_VERSION:
 		break;
 	}
@@ -369,6 +365,17 @@ static enum ct_status wrong_number(const struct ct_command *c, const char *const
 	return ct_error_hint("usage: ctrain %s %s", name, c->args);
 }
 
+/* The words after the first `used` ones are the arguments of the command. */
+static enum ct_status take_words(struct line *l, size_t used)
+{
+	struct ct_cli *cli = l->cli;
+
+	CT_TRY_ALLOC(cli->args = CT_NEW_ARRAY(const char *, l->n_words - used + 1));
+	for (size_t i = used; i < l->n_words; i++)
+		cli->args[cli->n_args++] = l->words[i];
+	return CT_OK;
+}
+
 static enum ct_status apply(struct line *l, const struct ct_command *c, size_t used)
 {
 	struct ct_cli *cli = l->cli;
@@ -385,74 +392,62 @@ static enum ct_status apply(struct line *l, const struct ct_command *c, size_t u
 			CT_TRY(add_set(cli, g, g->value, strcspn(g->value, "="), strchr(g->value, '=') + 1));
 			continue;
 		}
-		if (!ct_option_of(c, g->option))
+		if (!ct_option_of(l->table, c, g->option))
 			return misplaced_option(c, g);
 		CT_TRY(apply_option(cli, g));
 	}
 	if (n_words < c->min_args || n_words > c->max_args)
 		return wrong_number(c, l->words + used, n_words);
-	CT_TRY_ALLOC(cli->args = CT_NEW_ARRAY(const char *, (size_t)n_words + 1));
-	for (int i = 0; i < n_words; i++)
-		cli->args[cli->n_args++] = l->words[used + (size_t)i];
-	return CT_OK;
+	return take_words(l, used);
 }
 
-static enum ct_status print_version(void)
+/* help, --help, --version and version. Returns their command, with all words as its arguments, or NULL if the line is
+ * another one. */
+static const struct ct_command *find_information(const struct line *l)
 {
-	struct ct_str text = {0};
-
-	ct_str_addf(&text, "ctrain %s\n", ct_version());
-	return ct_print_text(&text);
-}
-
-/* help, --help, --version and version. Sets *done if the line is one of them. */
-static enum ct_status give_information(const struct line *l, bool *done)
-{
+	const struct ct_command *help = ct_command_find(l->table, "help", NULL),
+				*version = ct_command_find(l->table, "version", NULL);
 	const char *first = l->n_words > 0 ? l->words[0] : NULL;
-	const bool help = first && strcmp(first, "help") == 0;
+	const bool asks_help = first && strcmp(first, "help") == 0;
 
-	*done = true;
 	for (size_t i = 0; i < l->n_given; i++) {
-		const struct ct_option *o = l->given[i].option;
+		const struct given *g = &l->given[i];
 
-		if (o && o->kind == CT_OPTION_SEARCH && help)
-			return ct_help_print_search(l->given[i].value);
-		if (o && o->kind == CT_OPTION_HELP)
-			return ct_help_print(l->words + help, l->n_words - help, help);
-		if (o && o->kind == CT_OPTION_VERSION)
-			return print_version();
+		if (g->option && asks_help && g->option->group == CT_OPT_SEARCH) {
+			l->cli->search = g->value;
+			return help;
+		}
+		if (g->option && g->option->kind == CT_OPTION_HELP)
+			return help;
+		if (g->option && g->option->kind == CT_OPTION_VERSION)
+			return version;
 	}
-	if (help)
-		return ct_help_print(l->words + 1, l->n_words - 1, true);
-	if (first && strcmp(first, "version") == 0 && l->n_words == 1 && l->n_given == 0)
-		return print_version();
-	*done = false;
-	return CT_OK;
+	if (asks_help)
+		return help;
+	return first && strcmp(first, "version") == 0 && l->n_words == 1 && l->n_given == 0 ? version : NULL;
 }
 
 static enum ct_status parse(struct line *l, int argc, char **argv)
 {
 	const struct ct_command *c = NULL;
 	size_t used;
-	bool done;
 
 	CT_TRY(split_words(l, argc, argv));
-	l->cli->command = ct_command_find("help", NULL);
-	CT_TRY(give_information(l, &done));
-	if (done)
-		return CT_OK;
+	l->cli->command = find_information(l);
+	if (l->cli->command)
+		return take_words(l, 0);
 	CT_TRY(find_command(l, &c, &used));
 	l->cli->command = c;
 	return apply(l, c, used);
 }
 
-enum ct_status ct_cli_parse(int argc, char **argv, struct ct_cli *out)
+enum ct_status ct_cli_parse(const struct ct_cli_table *table, int argc, char **argv, struct ct_cli *out)
 {
-	struct line l = {.cli = out};
+	struct line l = {.table = table, .cli = out};
 	size_t n = argc > 0 ? (size_t)argc : 1;
 	enum ct_status st = CT_NOMEM;
 
-	*out = (struct ct_cli){.argc = argc, .argv = argv};
+	*out = (struct ct_cli){.table = table, .argc = argc, .argv = argv};
 	l.words = CT_NEW_ARRAY(const char *, n);
 	if (!l.words)
 		return CT_NOMEM;

@@ -1,8 +1,14 @@
-/* The table of options. */
-#ifndef CT_TRAINER_TOOLS_CLI_OPTIONS_H
-#define CT_TRAINER_TOOLS_CLI_OPTIONS_H
+/* The tables of commands and options, from which the parser (cli.h) and the help pages work. trainer/tools/commands
+ * contains them; the parser and the help get a pointer to them, so that they do not depend on the commands. */
+#ifndef CT_TRAINER_TOOLS_CLI_TABLE_H
+#define CT_TRAINER_TOOLS_CLI_TABLE_H
 
-#include "trainer/tools/cli/cli.h"
+#include "base/status.h"
+
+struct ct_cli;
+
+#define CT_MAX_ARGS 64
+#define CT_ANY_ARGS 1000000
 
 /* Option groups of commands: CT_OPT_SETS and so on. They are numbered here, so that no two of them have the same bit.
  */
@@ -55,8 +61,18 @@ enum ct_option_kind {
 	CT_OPTION_ENDPOINT, /* host[:port] */
 	CT_OPTION_BACKEND,  /* torchrun's rendezvous back ends; ignored */
 	CT_OPTION_HELP,
-	CT_OPTION_SEARCH, /* of help */
 	CT_OPTION_VERSION
+};
+
+/* A command. `run` executes it, and writes results to standard output and everything else to standard error. */
+struct ct_command {
+	const char *name,
+		*sub; /* the words of the command, for example "ckpt" and "show"; CONFIG.yaml alone implies "train" */
+	const char *args; /* arguments as help shows them: "CONFIG.yaml [KEY=VALUE ...]" */
+	const char *doc;
+	enum ct_status (*run)(const struct ct_cli *cli);
+	unsigned options; /* option groups that the command accepts: CT_OPT_... */
+	int min_args, max_args;
 };
 
 struct ct_option {
@@ -69,17 +85,28 @@ struct ct_option {
 	const char *doc; /* NULL: the option is accepted only for compatibility with other tools; not shown in help */
 };
 
-/* Returns option i of the table, or NULL if i is past its end. */
-const struct ct_option *ct_option_at(size_t i);
+struct ct_cli_table {
+	const struct ct_command *commands;
+	size_t n_commands;
+	const struct ct_option *options;
+	size_t n_options;
+};
+
+/* Return command or option i of the table, or NULL if i is past its end. */
+const struct ct_command *ct_command_at(const struct ct_cli_table *t, size_t i);
+const struct ct_option *ct_option_at(const struct ct_cli_table *t, size_t i);
 /* Finds an option by any of its names; '-' and '_' are equivalent. Returns NULL if it is unknown. */
-const struct ct_option *ct_option_find(const char *name, size_t len);
+const struct ct_option *ct_option_find(const struct ct_cli_table *t, const char *name, size_t len);
 /* Returns the option of this name that the command accepts: the same name may have a meaning in each of several
  * commands. Returns NULL if the command does not accept it. */
-const struct ct_option *ct_option_of(const struct ct_command *c, const struct ct_option *o);
+const struct ct_option *ct_option_of(const struct ct_cli_table *t, const struct ct_command *c,
+				     const struct ct_option *o);
 /* Finds a command by name and sub (which may be NULL). Returns NULL if it is unknown. `ctrain slurm` has the sub
  * "status", but also works without one; then, sub is not a part of the command, and is ignored. */
-const struct ct_command *ct_command_find(const char *name, const char *sub);
+const struct ct_command *ct_command_find(const struct ct_cli_table *t, const char *name, const char *sub);
 /* Returns true if the command needs a sub. */
-bool ct_command_has_subs(const char *name);
+bool ct_command_has_subs(const struct ct_cli_table *t, const char *name);
+/* Writes "data pack" for the command, and returns it. */
+const char *ct_command_name(const struct ct_command *c, char name[40]);
 
 #endif

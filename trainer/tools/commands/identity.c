@@ -3,7 +3,7 @@
 
 #include "dist/rendezvous/rendezvous.h"
 #include "trainer/plan/run_plan.h"
-#include "trainer/tools/cli/cli.h"
+#include "trainer/tools/commands/as_rank_impl.h"
 #include "trainer/tools/commands/slurm_nodes_impl.h"
 
 static const char *given_or_env(const char *name, void *user)
@@ -96,7 +96,7 @@ static enum ct_status check_number(const struct ct_cli *cli, const struct ct_con
 		given);
 }
 
-enum ct_status ct_cli_identity(const struct ct_cli *cli, struct ct_config *cfg, struct ct_identity *out)
+enum ct_status ct__identity(const struct ct_cli *cli, struct ct_config *cfg, struct ct_identity *out)
 {
 	CT_TRY(detect(cli, cfg, out));
 	cfg->launch.are_started = out->by != CT_LAUNCHER_NONE && out->by != CT_LAUNCHER_CTRAIN;

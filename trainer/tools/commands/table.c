@@ -1,7 +1,5 @@
 /* All commands and all options. The parser and the help pages use these tables. */
-#include <string.h>
-
-#include "trainer/tools/cli/options.h"
+#include "trainer/tools/commands/commands.h"
 #include "trainer/tools/help/help.h"
 
 #define CONFIG_ARGS "CONFIG.yaml [KEY=VALUE ...]"
@@ -111,8 +109,8 @@ static const struct ct_command commands[] = {
 	{"man", NULL, "", "print the man page of ctrain, ctrain(1)", ct_cmd_man, CT_OPT_OUT, 0, 0},
 	{"completion", NULL, "bash|zsh|fish", "print a script that completes commands, options and keys in a shell",
 	 ct_cmd_completion, CT_OPT_OUT, 1, 1},
-	{"version", NULL, "", "print the version of ctrain", NULL, 0, 0, 0},
-	{"help", NULL, "[COMMAND|KEY]", "explain a command, a config key (optim.lr) or a section (optim)", NULL,
+	{"version", NULL, "", "print the version of ctrain", ct_cmd_version, 0, 0, 0},
+	{"help", NULL, "[COMMAND|KEY]", "explain a command, a config key (optim.lr) or a section (optim)", ct_cmd_help,
 	 CT_OPT_SEARCH, 0, 2},
 };
 
@@ -260,61 +258,10 @@ static const struct ct_option options[] = {
 	 "print only warnings and errors during training (log.console=off)"},
 	{"verbose v", NULL, CT_OPT_ALL, CT_OPTION_FLAG, NULL, FIELD(verbose),
 	 "also print log messages of level info, with timestamps"},
-	{"search", "WORD", CT_OPT_SEARCH, CT_OPTION_SEARCH, NULL, 0,
+	{"search", "WORD", CT_OPT_SEARCH, CT_OPTION_TEXT, NULL, FIELD(search),
 	 "list the commands, options and keys whose names or descriptions contain a word"},
 	{"help h", NULL, CT_OPT_ALL, CT_OPTION_HELP, NULL, 0, "print this page"},
 	{"version V", NULL, CT_OPT_ALL, CT_OPTION_VERSION, NULL, 0, "print the version of ctrain"},
 };
 
-const struct ct_command *ct_command_at(size_t i)
-{
-	return i < CT_ARRAY_LEN(commands) ? &commands[i] : NULL;
-}
-
-const struct ct_option *ct_option_at(size_t i)
-{
-	return i < CT_ARRAY_LEN(options) ? &options[i] : NULL;
-}
-
-const struct ct_option *ct_option_find(const char *name, size_t len)
-{
-	for (size_t i = 0; i < CT_ARRAY_LEN(options); i++) {
-		if (ct_word_in(options[i].names, name, len))
-			return &options[i];
-	}
-	return NULL;
-}
-
-const struct ct_option *ct_option_of(const struct ct_command *c, const struct ct_option *o)
-{
-	for (size_t i = 0; i < CT_ARRAY_LEN(options); i++) {
-		if (strcmp(options[i].names, o->names) == 0 && options[i].group & (c->options | CT_OPT_ALL))
-			return &options[i];
-	}
-	return NULL;
-}
-
-const struct ct_command *ct_command_find(const char *name, const char *sub)
-{
-	for (size_t i = 0; i < CT_ARRAY_LEN(commands); i++) {
-		const struct ct_command *c = &commands[i];
-
-		if (strcmp(c->name, name) == 0 && (c->sub ? sub && strcmp(c->sub, sub) == 0 : true))
-			return c;
-	}
-	return NULL;
-}
-
-bool ct_command_has_subs(const char *name)
-{
-	bool has = false;
-
-	for (size_t i = 0; i < CT_ARRAY_LEN(commands); i++) {
-		if (strcmp(commands[i].name, name) != 0)
-			continue;
-		if (!commands[i].sub)
-			return false;
-		has = true;
-	}
-	return has;
-}
+const struct ct_cli_table ct_commands = {commands, CT_ARRAY_LEN(commands), options, CT_ARRAY_LEN(options)};
