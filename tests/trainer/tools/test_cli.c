@@ -10,6 +10,7 @@
 #include "tests/trainer/pages.h"
 #include "tests/trainer/tmpdir.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 #include "trainer/tools/help/help.h"
 
 #define STAND_IN(name)                              \
@@ -141,6 +142,7 @@ static void test_commands(void **state)
 		{"bench loader x.yaml", ct_cmd_bench_loader, "x.yaml"},
 		{"bench comm x.yaml --procs 3", ct_cmd_bench_comm, "x.yaml"},
 	};
+	const struct ct_digits_options *digits;
 	struct ct_cli cli;
 
 	(void)state;
@@ -154,16 +156,46 @@ static void test_commands(void **state)
 		ct_cli_release(&cli);
 	}
 	assert_ok(parse("data digits --out d --train 5 --test 6 --seed 7", &cli));
+	digits = cli.own;
 	assert_string_equal(cli.out, "d");
-	assert_string_equal(cli.train_count, "5");
-	assert_string_equal(cli.test_count, "6");
-	assert_string_equal(cli.seed, "7");
+	assert_string_equal(digits->train, "5");
+	assert_string_equal(digits->test, "6");
+	assert_string_equal(digits->seed, "7");
 	ct_cli_release(&cli);
 	assert_ok(parse("eval x.yaml --checkpoint best --json", &cli));
 	assert_string_equal(cli.checkpoint, "best");
-	assert_true(cli.json && !cli.origins);
+	assert_true(cli.json && !((const struct ct_eval_options *)cli.own)->report);
 	assert_int_equal(cli.argc, 6);
 	assert_string_equal(cli.argv[5], "--json");
+	ct_cli_release(&cli);
+}
+
+/* The same name is an option of several commands, each with a struct of its own. */
+static void test_own_options(void **state)
+{
+	struct ct_cli cli;
+
+	(void)state;
+	assert_ok(parse("data check d --labels a.csv", &cli));
+	assert_string_equal(((const struct ct_check_options *)cli.own)->labels, "a.csv");
+	ct_cli_release(&cli);
+	assert_ok(parse("data show x.yaml --seed 3 --mixup", &cli));
+	const struct ct_show_options *show = cli.own;
+
+	assert_string_equal(show->seed, "3");
+	assert_true(show->mixup && !show->before_after && !show->epoch);
+	ct_cli_release(&cli);
+	assert_ok(parse("info --report", &cli));
+	assert_true(((const struct ct_info_options *)cli.own)->report);
+	ct_cli_release(&cli);
+	assert_ok(parse("plan x.yaml --simulate 1x1 --link-inter eth10", &cli));
+	const struct ct_plan_options *plan = cli.own;
+
+	assert_string_equal(plan->simulate.link_inter, "eth10");
+	assert_true(!plan->assume && !plan->no_measure && !plan->simulate.link_intra);
+	ct_cli_release(&cli);
+	assert_ok(parse("ckpt show p", &cli));
+	assert_null(cli.own);
 	ct_cli_release(&cli);
 }
 
@@ -382,6 +414,7 @@ int main(void)
 		cmocka_unit_test(test_launch_options),
 		cmocka_unit_test(test_torchrun_spellings),
 		cmocka_unit_test(test_commands),
+		cmocka_unit_test(test_own_options),
 		cmocka_unit_test(test_existing_file),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_T11_help_and_parser),

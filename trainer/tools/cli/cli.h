@@ -7,6 +7,11 @@
 #include "trainer/config/config.h"
 #include "trainer/tools/cli/table.h"
 
+/* --rank and others: the identity of a process that another launcher has started */
+struct ct_rank_options {
+	const char *rank, *world_size, *local_rank;
+};
+
 struct ct_cli {
 	const struct ct_cli_table *table;
 	const struct ct_command *command;
@@ -15,21 +20,12 @@ struct ct_cli {
 	int n_args;
 	struct ct_config_set *sets; /* owned, including the strings; in command-line order */
 	size_t n_sets;
-	/* options of individual commands; NULL or false if not given */
-	const char *checkpoint, *out, *seed, *train_count, *test_count, *steps, *threads, *seconds;
-	const char *classes, *val_map, *shard_size, *short_side, *quality, *shuffle, *epoch, *count;
-	const char *config, *top, *tta, *labels;
-	const char *rank, *world_size, *local_rank;
-	const char *hosts, *ssh;
-	const char *op, *type, *redop, *root, *min, *max, *factor, *step, *iters, *warmup;
-	const char *assume, *simulate, *step_ms, *link_intra, *link_inter, *allreduce;
-	const char *gpus, *cpus, *time, *partition, *account, *mem, *array;
-	const char *filter, *sort;
-	const char *trace;
-	const char *search;
-	bool report, json, jsonl, csv, origins, seekable, force, submit, verbose, yes, dry_run, no_measure;
-	bool before_after, mixup;
-	int argc; /* the complete command line, which is passed to the workers */
+	/* Options that several commands accept; NULL or false if not given */
+	const char *checkpoint, *config, *out, *steps, *threads, *filter, *sort;
+	struct ct_rank_options identity;
+	bool json, force, verbose;
+	void *own; /* owned: the struct of the command's own options (struct ct_command), or NULL */
+	int argc;  /* the complete command line, which is passed to the workers */
 	char **argv;
 };
 

@@ -292,9 +292,10 @@ static bool needs_value(const struct ct_option *o)
 	       (o->key && (strncmp(o->key, "launch.node", 11) == 0 || strncmp(o->key, "launch.master", 13) == 0));
 }
 
-static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
+/* o: the option of the command that has the name of g->option */
+static enum ct_status apply_option(struct ct_cli *cli, const struct ct_option *o, const struct given *g)
 {
-	const struct ct_option *o = g->option;
+	char *to = o->own ? cli->own : (char *)cli;
 
 	/* Usually "--node-rank $NAME" with a variable that this shell does not know. */
 	if (g->value && !g->value[0] && needs_value(o)) {
@@ -305,10 +306,10 @@ static enum ct_status apply_option(struct ct_cli *cli, const struct given *g)
 	}
 	switch (o->kind) {
 	case CT_OPTION_TEXT:
-		*(const char **)((char *)cli + o->offset) = g->value;
+		*(const char **)(to + o->offset) = g->value;
 		return CT_OK;
 	case CT_OPTION_FLAG:
-		*(bool *)((char *)cli + o->offset) = true;
+		*(bool *)(to + o->offset) = true;
 		return CT_OK;
 	case CT_OPTION_KEY:
 		return set_key(cli, g, o->key, g->value);
@@ -392,18 +393,20 @@ static enum ct_status apply(struct line *l, const struct ct_command *c, size_t u
 			CT_TRY(add_set(cli, g, g->value, strcspn(g->value, "="), strchr(g->value, '=') + 1));
 			continue;
 		}
-		if (!ct_option_of(l->table, c, g->option))
+		const struct ct_option *o = ct_option_of(l->table, c, g->option);
+
+		if (!o)
 			return misplaced_option(c, g);
-		CT_TRY(apply_option(cli, g));
+		CT_TRY(apply_option(cli, o, g));
 	}
 	if (n_words < c->min_args || n_words > c->max_args)
 		return wrong_number(c, l->words + used, n_words);
 	return take_words(l, used);
 }
 
-/* help, --help, --version and version. Returns their command, with all words as its arguments, or NULL if the line is
- * another one. */
-static const struct ct_command *find_information(const struct line *l)
+/* help, --help, --version and version. Returns their command, which gets all words as its arguments, or NULL if the
+ * line is another one. Stores the last word of `help --search WORD` in *search. */
+static const struct ct_command *find_information(const struct line *l, const struct given **search)
 {
 	const struct ct_command *help = ct_command_find(l->table, "help", NULL),
 				*version = ct_command_find(l->table, "version", NULL);
@@ -413,8 +416,8 @@ static const struct ct_command *find_information(const struct line *l)
 	for (size_t i = 0; i < l->n_given; i++) {
 		const struct given *g = &l->given[i];
 
-		if (g->option && asks_help && g->option->group == CT_OPT_SEARCH) {
-			l->cli->search = g->value;
+		if (g->option && asks_help && g->option->own == help->own && help->own) {
+			*search = g;
 			return help;
 		}
 		if (g->option && g->option->kind == CT_OPTION_HELP)
@@ -427,17 +430,30 @@ static const struct ct_command *find_information(const struct line *l)
 	return first && strcmp(first, "version") == 0 && l->n_words == 1 && l->n_given == 0 ? version : NULL;
 }
 
+static enum ct_status set_command(struct ct_cli *cli, const struct ct_command *c)
+{
+	cli->command = c;
+	if (c->own)
+		CT_TRY_ALLOC(cli->own = CT_NEW_ARRAY(char, c->own->size));
+	return CT_OK;
+}
+
 static enum ct_status parse(struct line *l, int argc, char **argv)
 {
 	const struct ct_command *c = NULL;
+	const struct given *search = NULL;
 	size_t used;
 
 	CT_TRY(split_words(l, argc, argv));
-	l->cli->command = find_information(l);
-	if (l->cli->command)
+	c = find_information(l, &search);
+	if (c) {
+		CT_TRY(set_command(l->cli, c));
+		if (search)
+			CT_TRY(apply_option(l->cli, search->option, search));
 		return take_words(l, 0);
+	}
 	CT_TRY(find_command(l, &c, &used));
-	l->cli->command = c;
+	CT_TRY(set_command(l->cli, c));
 	return apply(l, c, used);
 }
 
@@ -483,6 +499,7 @@ void ct_cli_release(struct ct_cli *cli)
 		ct_free((void *)(uintptr_t)cli->sets[i].value);
 		ct_free((void *)(uintptr_t)cli->sets[i].origin);
 	}
+	ct_free(cli->own);
 	ct_free(cli->sets);
 	ct_free((void *)cli->args);
 	*cli = (struct ct_cli){0};

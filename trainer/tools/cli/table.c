@@ -15,6 +15,11 @@ const struct ct_option *ct_option_at(const struct ct_cli_table *t, size_t i)
 	return i < t->n_options ? &t->options[i] : NULL;
 }
 
+bool ct_option_is_in(const struct ct_option *o, unsigned groups, const struct ct_own_options *own)
+{
+	return o->own ? o->own == own : o->group & groups;
+}
+
 const struct ct_option *ct_option_find(const struct ct_cli_table *t, const char *name, size_t len)
 {
 	for (size_t i = 0; i < t->n_options; i++) {
@@ -28,7 +33,8 @@ const struct ct_option *ct_option_of(const struct ct_cli_table *t, const struct 
 				     const struct ct_option *o)
 {
 	for (size_t i = 0; i < t->n_options; i++) {
-		if (strcmp(t->options[i].names, o->names) == 0 && t->options[i].group & (c->options | CT_OPT_ALL))
+		if (strcmp(t->options[i].names, o->names) == 0 &&
+		    ct_option_is_in(&t->options[i], c->options | CT_OPT_ALL, c->own))
 			return &t->options[i];
 	}
 	return NULL;

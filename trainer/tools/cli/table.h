@@ -10,7 +10,8 @@ struct ct_cli;
 #define CT_MAX_ARGS 64
 #define CT_ANY_ARGS 1000000
 
-/* Option groups of commands: CT_OPT_SETS and so on. They are numbered here, so that no two of them have the same bit.
+/* Groups of options that several commands accept: CT_OPT_SETS and so on. They are numbered here, so that no two of them
+ * have the same bit.
  */
 /* clang-format off */
 #define CT_OPT_GROUPS(X) \
@@ -19,30 +20,13 @@ struct ct_cli;
 	X(CKPT) /* --checkpoint */ \
 	X(JSON) \
 	X(OUT) \
-	X(DIGITS) \
 	X(STEPS) \
-	X(ORIGINS) \
 	X(THREADS) \
-	X(PACK) \
-	X(SHOW) \
-	X(SECONDS) \
-	X(PREDICT) \
-	X(COMM) \
-	X(SIMULATE) /* --simulate, --assume and others of plan */ \
 	X(RANK) /* the identity of a process that another launcher has started */ \
-	X(SLURM) \
-	X(REMOTE) \
-	X(TRACE) \
 	X(NOTES) /* no option: the command shows info lines of the log, for example that it waits for nodes */ \
 	X(FORCE) \
 	X(RUNS) /* --filter, --sort */ \
-	X(CLEAN) /* --yes, --dry-run */ \
-	X(EVAL) /* --report of eval */ \
-	X(INFO) /* --report of info */ \
-	X(INIT) /* --labels of init */ \
-	X(CHECK) /* --labels of data check */ \
 	X(MODEL) /* --config, for weights that do not describe their model */ \
-	X(SEARCH) \
 	X(ALL) /* accepted by every command: --help, --version, --verbose */
 /* clang-format on */
 #define CT_OPT_NUMBER(name) CT_OPT_NUMBER_##name,
@@ -52,7 +36,7 @@ enum { CT_OPT_GROUPS(CT_OPT_BIT) };
 _Static_assert(CT_OPT_N <= 31, "option groups are bits of an int");
 
 enum ct_option_kind {
-	CT_OPTION_TEXT,  /* sets the const char * at `offset` in struct ct_cli */
+	CT_OPTION_TEXT,  /* sets the const char * at `offset` */
 	CT_OPTION_FLAG,  /* sets the bool at `offset`; has no value */
 	CT_OPTION_KEY,   /* sets the config key `key` */
 	CT_OPTION_PROCS, /* launch.procs, launch.procs_list or (torchrun: cpu, gpu) device */
@@ -64,6 +48,11 @@ enum ct_option_kind {
 	CT_OPTION_VERSION
 };
 
+/* The struct of the options that only one command accepts. The address of this description identifies it. */
+struct ct_own_options {
+	size_t size;
+};
+
 /* A command. `run` executes it, and writes results to standard output and everything else to standard error. */
 struct ct_command {
 	const char *name,
@@ -71,17 +60,19 @@ struct ct_command {
 	const char *args; /* arguments as help shows them: "CONFIG.yaml [KEY=VALUE ...]" */
 	const char *doc;
 	enum ct_status (*run)(const struct ct_cli *cli);
-	unsigned options; /* option groups that the command accepts: CT_OPT_... */
+	unsigned options;                 /* option groups that the command accepts: CT_OPT_... */
+	const struct ct_own_options *own; /* further options, or NULL */
 	int min_args, max_args;
 };
 
 struct ct_option {
 	const char *names; /* separated by spaces, without leading dashes; help shows the first one */
 	const char *value; /* name of the value in help; NULL: the option has no value */
-	unsigned group;
 	enum ct_option_kind kind;
 	const char *key;
-	size_t offset;
+	unsigned group;                   /* CT_OPT_..., or 0 */
+	const struct ct_own_options *own; /* of the command that accepts it, or NULL */
+	size_t offset;                    /* of its value in the own options, or in struct ct_cli */
 	const char *doc; /* NULL: the option is accepted only for compatibility with other tools; not shown in help */
 };
 
@@ -95,6 +86,8 @@ struct ct_cli_table {
 /* Return command or option i of the table, or NULL if i is past its end. */
 const struct ct_command *ct_command_at(const struct ct_cli_table *t, size_t i);
 const struct ct_option *ct_option_at(const struct ct_cli_table *t, size_t i);
+/* Returns true if the option belongs to one of the groups, or to the own options. */
+bool ct_option_is_in(const struct ct_option *o, unsigned groups, const struct ct_own_options *own);
 /* Finds an option by any of its names; '-' and '_' are equivalent. Returns NULL if it is unknown. */
 const struct ct_option *ct_option_find(const struct ct_cli_table *t, const char *name, size_t len);
 /* Returns the option of this name that the command accepts: the same name may have a meaning in each of several

@@ -7,6 +7,7 @@
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/as_rank_impl.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 
 static enum ct_status measure_step(struct ct_session *s, int64_t steps, const char *trace_path, struct ct_step_bench *b)
 {
@@ -20,7 +21,8 @@ static enum ct_status measure_step(struct ct_session *s, int64_t steps, const ch
 }
 
 struct step_command {
-	const struct ct_cli *cli;
+	const char *trace;
+	bool json;
 	const struct ct_config *cfg;
 	int64_t steps;
 };
@@ -33,9 +35,9 @@ static enum ct_status bench_step(void *user, const struct ct_identity *id)
 
 	enum ct_status st = ct_session_create(c->cfg, id, true, &s);
 	if (st == CT_OK)
-		st = measure_step(&s, c->steps, c->cli->trace, &b);
+		st = measure_step(&s, c->steps, c->trace, &b);
 	if (st == CT_OK && ct_session_is_root(&s))
-		st = c->cli->json ? ct_step_print_json(&s, &b) : ct_step_print_table(&s, &b, c->cli->trace);
+		st = c->json ? ct_step_print_json(&s, &b) : ct_step_print_table(&s, &b, c->trace);
 	ct_session_destroy(&s, st < 0);
 	return st;
 }
@@ -51,7 +53,8 @@ static enum ct_status refuse_pipeline(const struct ct_config *c)
 /* Without --trace, one rank is measured, without communication. */
 enum ct_status ct_cmd_bench_step(const struct ct_cli *cli)
 {
-	struct step_command c = {.cli = cli};
+	const struct ct_bench_step_options *o = cli->own;
+	struct step_command c = {.trace = o->trace, .json = cli->json};
 	struct ct_config *cfg = NULL;
 
 	CT_TRY(ct_cli_number("--steps", cli->steps, 200, 1, 1000000, &c.steps));
@@ -61,7 +64,7 @@ enum ct_status ct_cmd_bench_step(const struct ct_cli *cli)
 	if (st == CT_OK)
 		st = ct_log_configure(cfg->log.level);
 	if (st == CT_OK)
-		st = cli->trace ? ct__as_rank(cli, cfg, ct__has_ranks(cfg), bench_step, &c) : bench_step(&c, NULL);
+		st = o->trace ? ct__as_rank(cli, cfg, ct__has_ranks(cfg), bench_step, &c) : bench_step(&c, NULL);
 	ct_config_destroy(cfg);
 	return st;
 }

@@ -19,6 +19,7 @@
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/as_rank_impl.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 
 #define DEFAULT_MIN 4096
 #define DEFAULT_MAX ((int64_t)64 << 20)
@@ -114,41 +115,41 @@ static enum ct_status parse_name(const char *option, const char *text, const cha
 	return *out == n ? not_in_list(option, text, (int)strlen(text), names, n) : CT_OK;
 }
 
-static enum ct_status read_sizes(const struct ct_cli *cli, struct ct_bench_comm_opts *o)
+static enum ct_status read_sizes(const struct ct_bench_comm_options *given, struct ct_bench_comm_opts *o)
 {
 	int64_t n;
 
-	CT_TRY(parse_bytes("--min", cli->min, DEFAULT_MIN, &o->min_bytes));
-	CT_TRY(parse_bytes("--max", cli->max, DEFAULT_MAX, &o->max_bytes));
-	if (o->min_bytes > o->max_bytes && !cli->max)
+	CT_TRY(parse_bytes("--min", given->min, DEFAULT_MIN, &o->min_bytes));
+	CT_TRY(parse_bytes("--max", given->max, DEFAULT_MAX, &o->max_bytes));
+	if (o->min_bytes > o->max_bytes && !given->max)
 		o->max_bytes = o->min_bytes;
-	if (o->min_bytes > o->max_bytes && !cli->min)
+	if (o->min_bytes > o->max_bytes && !given->min)
 		o->min_bytes = o->max_bytes;
 	if (o->min_bytes > o->max_bytes)
-		return CT_FAIL(CT_USAGE, "--min %s is larger than --max %s", cli->min, cli->max);
-	CT_TRY(ct_cli_number("--factor", cli->factor, 4, 2, 1024, &n));
+		return CT_FAIL(CT_USAGE, "--min %s is larger than --max %s", given->min, given->max);
+	CT_TRY(ct_cli_number("--factor", given->factor, 4, 2, 1024, &n));
 	o->factor = (int)n;
-	if (cli->step && cli->factor)
+	if (given->step && given->factor)
 		return CT_FAIL(CT_USAGE, "--step and --factor cannot be combined");
-	return cli->step ? parse_bytes("--step", cli->step, 0, &o->step_bytes) : CT_OK;
+	return given->step ? parse_bytes("--step", given->step, 0, &o->step_bytes) : CT_OK;
 }
 
-static enum ct_status read_options(const struct ct_cli *cli, struct ct_bench_comm_opts *o)
+static enum ct_status read_options(const struct ct_bench_comm_options *given, struct ct_bench_comm_opts *o)
 {
 	size_t name;
 	int64_t n;
 
-	CT_TRY(read_sizes(cli, o));
-	CT_TRY(ct_cli_number("--iters", cli->iters, 0, 1, CT_BENCH_MAX_ITERS, &n));
+	CT_TRY(read_sizes(given, o));
+	CT_TRY(ct_cli_number("--iters", given->iters, 0, 1, CT_BENCH_MAX_ITERS, &n));
 	o->iters = (int)n;
-	CT_TRY(ct_cli_number("--warmup", cli->warmup, 5, 0, 100000, &n));
+	CT_TRY(ct_cli_number("--warmup", given->warmup, 5, 0, 100000, &n));
 	o->warmup = (int)n;
-	CT_TRY(parse_ops(cli->op, o->ops));
-	CT_TRY(parse_name("--type", cli->type, types, CT_N_DTYPES, &name));
+	CT_TRY(parse_ops(given->op, o->ops));
+	CT_TRY(parse_name("--type", given->type, types, CT_N_DTYPES, &name));
 	o->dtype = (enum ct_dtype)name;
-	CT_TRY(parse_name("--redop", cli->redop, redops, CT_ARRAY_LEN(redops), &name));
+	CT_TRY(parse_name("--redop", given->redop, redops, CT_ARRAY_LEN(redops), &name));
 	o->redop = (enum ct_redop)name;
-	CT_TRY(ct_cli_number("--root", cli->root, 0, 0, INT32_MAX, &n));
+	CT_TRY(ct_cli_number("--root", given->root, 0, 0, INT32_MAX, &n));
 	o->root = (int)n;
 	return CT_OK;
 }
@@ -387,7 +388,7 @@ enum ct_status ct_cmd_bench_comm(const struct ct_cli *cli)
 	struct ct_config *cfg = NULL;
 	struct bench b = {.cli = cli};
 
-	CT_TRY(read_options(cli, &b.opts));
+	CT_TRY(read_options(cli->own, &b.opts));
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg));
 	b.cfg = cfg;
 	enum ct_status st = ct_log_configure(cfg->log.level);

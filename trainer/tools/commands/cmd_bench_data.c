@@ -16,6 +16,7 @@
 #include "trainer/plan/run_plan.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 
 #define MAX_THREADS 256
 #define MAX_ROUNDS 32
@@ -341,10 +342,11 @@ static void print_text(const struct bench *b, const struct result *r)
 
 static enum ct_status run(struct bench *b, const struct ct_cli *cli)
 {
+	const struct ct_bench_data_options *o = cli->own;
 	struct result r;
 	int64_t seconds, threads;
 
-	CT_TRY(ct_cli_number("--seconds", cli->seconds, 5, 1, 3600, &seconds));
+	CT_TRY(ct_cli_number("--seconds", o->seconds, 5, 1, 3600, &seconds));
 	CT_TRY(ct_cli_number("--threads", cli->threads, ct_cpu_count(), 1, MAX_THREADS, &threads));
 	CT_TRY(ct_run_plan_make(b->c, 1, b->info, NULL, &b->plan));
 	ct_plan_loader_opts(b->c, &b->plan, b->info, true, 0, 1, &b->lo);

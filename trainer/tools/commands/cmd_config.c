@@ -8,6 +8,7 @@
 #include "trainer/plan/run_plan.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 
 /* Prints the text unless it could not be made. Takes text. */
 static enum ct_status deliver(const struct ct_cli *cli, struct ct_str *text, enum ct_status st)
@@ -122,13 +123,14 @@ static void add_normalization(const struct ct_dataset_info *info, const char *du
 
 enum ct_status ct_cmd_config_dump(const struct ct_cli *cli)
 {
+	const struct ct_config_dump_options *o = cli->own;
 	struct ct_config *c;
 	struct ct_dataset_info info;
 	struct ct_str dump = {0}, text = {0};
 	enum ct_status st;
 
 	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
-	st = ct_config_dump(c, cli->origins, &dump);
+	st = ct_config_dump(c, o->origins, &dump);
 	if (st == CT_OK && ct_plan_known_data(c, &info) < 0) {
 		ct_error_clear(); /* damaged files: a dump needs no data */
 		info = (struct ct_dataset_info){0};

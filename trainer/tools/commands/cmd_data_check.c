@@ -14,6 +14,7 @@
 #include "trainer/run/metrics/ticker.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 #include "trainer/tools/dataset/data_check.h"
 #include "trainer/tools/init/image_layout.h"
 
@@ -29,6 +30,7 @@ struct set_result {
 
 struct run {
 	const struct ct_cli *cli;
+	const char *labels; /* --labels */
 	int threads;
 	struct ct_data_findings findings;
 	struct set_result sets[CT_MAX_ARGS]; /* sets[n_sets] is being opened and checked */
@@ -153,7 +155,7 @@ static enum ct_status check_list(struct run *r, const char *dir)
 	struct ct_layout l;
 	enum ct_status st;
 
-	st = ct_layout_find(dir, r->cli->labels, &l);
+	st = ct_layout_find(dir, r->labels, &l);
 	for (int i = 0; st == CT_OK && i < 1 + l.has_val; i++) {
 		ct_dataset *d = NULL;
 
@@ -198,7 +200,7 @@ static enum ct_status check_path(struct run *r, const char *path)
 	ct_dataset *d = NULL;
 	enum ct_status st = copy ? CT_OK : CT_NOMEM;
 
-	if (!shards && !r->cli->labels)
+	if (!shards && !r->labels)
 		warn_unchecked_list(path);
 	for (size_t n = copy ? strlen(copy) : 0; n > 1 && copy[n - 1] == '/'; n--)
 		copy[n - 1] = '\0';
@@ -230,7 +232,7 @@ static bool is_config(const char *path)
 
 static enum ct_status check_all(struct run *r)
 {
-	const char *labels = r->cli->labels;
+	const char *labels = r->labels;
 
 	if (is_config(r->cli->args[0])) {
 		if (labels) {
@@ -385,7 +387,8 @@ static enum ct_status report(const struct run *r)
 
 enum ct_status ct_cmd_data_check(const struct ct_cli *cli)
 {
-	struct run r = {.cli = cli};
+	const struct ct_check_options *o = cli->own;
+	struct run r = {.cli = cli, .labels = o->labels};
 	struct ct_error error;
 	int64_t threads;
 

@@ -13,6 +13,7 @@
 #include "trainer/run/metrics/ticker.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 
 /* "1000" samples, or "256MB", "1GiB". */
 static enum ct_status parse_size(const char *text, struct ct_pack_opts *o)
@@ -49,6 +50,7 @@ static enum ct_status parse_size(const char *text, struct ct_pack_opts *o)
 
 static enum ct_status read_options(const struct ct_cli *cli, struct ct_pack_opts *o)
 {
+	const struct ct_pack_options *given = cli->own;
 	int64_t n;
 
 	if (cli->n_args > 2) {
@@ -56,16 +58,16 @@ static enum ct_status read_options(const struct ct_cli *cli, struct ct_pack_opts
 		return ct_error_hint("put quotes around a pattern with braces; without them, the shell expands it");
 	}
 	*o = (struct ct_pack_opts){
-		.src = cli->args[0], .pattern = cli->args[1], .classes = cli->classes, .val_map = cli->val_map};
-	if (cli->shard_size)
-		CT_TRY(parse_size(cli->shard_size, o));
-	CT_TRY(ct_cli_number("--short", cli->short_side, 0, 1, 16384, &n));
+		.src = cli->args[0], .pattern = cli->args[1], .classes = given->classes, .val_map = given->val_map};
+	if (given->shard_size)
+		CT_TRY(parse_size(given->shard_size, o));
+	CT_TRY(ct_cli_number("--short", given->short_side, 0, 1, 16384, &n));
 	o->short_side = (int)n;
-	CT_TRY(ct_cli_number("--quality", cli->quality, 0, 1, 100, &n));
+	CT_TRY(ct_cli_number("--quality", given->quality, 0, 1, 100, &n));
 	o->quality = (int)n;
-	o->seekable = cli->seekable;
-	CT_TRY(ct_cli_number("--shuffle", cli->shuffle, 0, 0, INT64_MAX, &n));
-	o->shuffle = cli->shuffle != NULL;
+	o->seekable = given->seekable;
+	CT_TRY(ct_cli_number("--shuffle", given->shuffle, 0, 0, INT64_MAX, &n));
+	o->shuffle = given->shuffle != NULL;
 	o->seed = (uint64_t)n;
 	CT_TRY(ct_cli_number("--threads", cli->threads, ct_cpu_count(), 1, 256, &n));
 	o->threads = (int)n;

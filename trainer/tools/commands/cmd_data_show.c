@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 #include "trainer/tools/dataset/image_grid.h"
 #include "trainer/tools/dataset/sample_choice.h"
 
@@ -16,6 +17,7 @@ enum { MAX_IMAGES = 4096, MAX_COLUMNS = 12, SIDE = 160, BESIDE = 4 };
 
 struct show {
 	const struct ct_cli *cli;
+	const struct ct_show_options *o;
 	const struct ct_config *c;
 	const ct_dataset *d;
 	const char *path;
@@ -149,13 +151,13 @@ static enum ct_status show_sample(struct show *s, ct_transformer *t, int i, uint
 	int32_t label = 0;
 	enum ct_status st = ct_transformer_run(t, (uint64_t)s->c->run.seed, s->epoch, id, x, &label);
 
-	if (st == CT_OK && s->cli->before_after)
+	if (st == CT_OK && s->o->before_after)
 		st = draw_original(s, i, id);
 	if (st < 0) {
 		ct_dataset_describe(s->d, id, where, sizeof(where));
 		return ct_error_wrap("%s", where);
 	}
-	draw(s, i, s->cli->before_after ? s->shape.w * s->scale + BESIDE : 0, x);
+	draw(s, i, s->o->before_after ? s->shape.w * s->scale + BESIDE : 0, x);
 	if (s->grid.lines > 0)
 		ct_grid_caption(&s->grid, i, 0, class_text(s, label, buf));
 	print_image(s, i, id, label);
@@ -179,7 +181,7 @@ static enum ct_status write_alone(const struct show *s, const uint8_t *x)
 
 static enum ct_status show_samples(struct show *s, const struct ct__choice *choice)
 {
-	const bool alone = choice->n == 1 && !s->cli->before_after;
+	const bool alone = choice->n == 1 && !s->o->before_after;
 	ct_transformer *t = NULL;
 	enum ct_status st = CT_OK;
 	uint8_t *x;
@@ -187,7 +189,7 @@ static enum ct_status show_samples(struct show *s, const struct ct__choice *choi
 	s->grid.n = choice->n;
 	s->grid.columns = choice->columns;
 	s->grid.lines = ct_dataset_info(s->d)->n_classes > 0;
-	if (s->cli->before_after) {
+	if (s->o->before_after) {
 		s->grid.cell_w = 2 * s->shape.w * s->scale + BESIDE;
 		s->grid.title = "left: as stored   right: as the model reads it";
 	}
@@ -235,15 +237,15 @@ static enum ct_status choose(const struct show *s, struct ct__choice *out)
 	const uint32_t n = ct_dataset_info(s->d)->n;
 	int64_t count, seed;
 
-	CT_TRY(ct_cli_number("--count", s->cli->count, 0, 1, MAX_IMAGES, &count));
-	CT_TRY(ct_cli_number("--seed", s->cli->seed, s->c->run.seed, 0, INT64_MAX, &seed));
-	if (s->cli->n_args > 1 && (s->cli->count || s->cli->seed))
+	CT_TRY(ct_cli_number("--count", s->o->count, 0, 1, MAX_IMAGES, &count));
+	CT_TRY(ct_cli_number("--seed", s->o->seed, s->c->run.seed, 0, INT64_MAX, &seed));
+	if (s->cli->n_args > 1 && (s->o->count || s->o->seed))
 		return CT_FAIL(CT_USAGE, "use either %s or indexes of images, not both",
-			       s->cli->count ? "--count" : "--seed");
+			       s->o->count ? "--count" : "--seed");
 	if (s->cli->n_args > 1)
 		return read_ids(s, out);
 	return ct_choose_samples(s->d, (uint64_t)seed, (int)(count > n ? n : count),
-				 s->cli->before_after ? MAX_COLUMNS / 2 : MAX_COLUMNS, out);
+				 s->o->before_after ? MAX_COLUMNS / 2 : MAX_COLUMNS, out);
 }
 
 /* Shows the labels of row i of a batch in two lines: "cat 73 %", "dog 27 %". */
@@ -288,12 +290,12 @@ static enum ct_status show_mixup(struct show *s)
 	enum ct_status st;
 	int64_t count;
 
-	CT_TRY(ct_cli_number("--count", s->cli->count, 32, 1, MAX_IMAGES, &count));
+	CT_TRY(ct_cli_number("--count", s->o->count, 32, 1, MAX_IMAGES, &count));
 	if (s->plan.mixup <= 0 && s->plan.cutmix <= 0) {
 		CT_FAIL(CT_USAGE, "the config uses neither data.augment.mixup nor data.augment.cutmix");
 		return ct_error_hint("set them in the config, or add data.augment.mixup=0.2");
 	}
-	if (s->cli->n_args > 1 || s->cli->seed || s->cli->before_after) {
+	if (s->cli->n_args > 1 || s->o->seed || s->o->before_after) {
 		CT_FAIL(CT_USAGE,
 			"--mixup shows a batch, and cannot be used with indexes of images, --seed or --before-after");
 		return ct_error_hint("run.seed=N selects another batch, and --epoch N another epoch");
@@ -320,7 +322,7 @@ static enum ct_status show(struct show *s)
 
 	if (info->kind == CT_SAMPLE_F32)
 		return CT_FAIL(CT_USAGE, "data set %s has no images to show", info->name);
-	CT_TRY(ct_cli_number("--epoch", s->cli->epoch, 0, 0, UINT32_MAX - 1, &epoch));
+	CT_TRY(ct_cli_number("--epoch", s->o->epoch, 0, 0, UINT32_MAX - 1, &epoch));
 	CT_TRY(ct_run_plan_make(s->c, 1, info, NULL, &s->plan));
 	s->epoch = (uint32_t)epoch;
 	s->shape = ct_plan_input_at(&s->plan, s->epoch);
@@ -328,7 +330,7 @@ static enum ct_status show(struct show *s)
 	s->scale = s->scale > 1 ? s->scale : 1;
 	s->grid.cell_w = s->shape.w * s->scale;
 	s->grid.cell_h = s->shape.h * s->scale;
-	if (s->cli->mixup) {
+	if (s->o->mixup) {
 		CT_TRY(show_mixup(s));
 	} else {
 		st = choose(s, &choice);
@@ -339,14 +341,14 @@ static enum ct_status show(struct show *s)
 	}
 	printf("%s: %d image%s of %d x %d pixels as in epoch %u with seed %lld\n", s->path, s->grid.n,
 	       ct_plural(s->grid.n), s->shape.w, s->shape.h, s->epoch, (long long)s->c->run.seed);
-	if (!s->cli->mixup && (s->plan.mixup > 0 || s->plan.cutmix > 0))
+	if (!s->o->mixup && (s->plan.mixup > 0 || s->plan.cutmix > 0))
 		printf("mixup and cutmix, which combine pairs of images, are not shown; --mixup shows them\n");
 	return CT_OK;
 }
 
 enum ct_status ct_cmd_data_show(const struct ct_cli *cli)
 {
-	struct show s = {.cli = cli, .path = cli->out ? cli->out : "grid.png"};
+	struct show s = {.cli = cli, .o = cli->own, .path = cli->out ? cli->out : "grid.png"};
 	struct ct_config *c = NULL;
 	ct_dataset *d = NULL;
 	enum ct_status st;

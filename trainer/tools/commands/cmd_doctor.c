@@ -91,7 +91,7 @@ static enum ct_status examine(const struct ct_cli *cli, struct ct_config *cfg)
 	CT_TRY(ct_identity_from_env(NULL, &id));
 	o.asks_for_ranks = sets_key(cli, "launch.procs") || sets_key(cli, "launch.procs_list");
 	if (cfg)
-		CT_TRY(ct__slurm_nodes(cli, cfg, &id));
+		CT_TRY(ct__slurm_nodes(cli->sets, cli->n_sets, cfg, &id));
 	o.by = id.by;
 	if (cfg)
 		CT_TRY(place(cfg, &id, &o.ranks, &needed));

@@ -15,6 +15,7 @@
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/as_rank_impl.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 #include "trainer/tools/report/report.h"
 
 static ct_json *as_json(const char *path, const struct ct_eval_result *r)
@@ -161,6 +162,7 @@ static enum ct_status write_report(const struct ct_cli *cli, const struct ct_ses
 
 static enum ct_status evaluate(const struct ct_cli *cli, const char *which, struct ct_session *s)
 {
+	const struct ct_eval_options *o = cli->own;
 	struct ct_eval_result r;
 	struct ct_predictions p = {0};
 	char *path = NULL;
@@ -171,10 +173,10 @@ static enum ct_status evaluate(const struct ct_cli *cli, const char *which, stru
 	if (st == CT_OK)
 		st = ct_session_share_weights(s);
 	if (st == CT_OK)
-		st = ct_evaluate(s, NULL, NULL, cli->report ? &p : NULL, &r);
+		st = ct_evaluate(s, NULL, NULL, o->report ? &p : NULL, &r);
 	if (st == CT_OK && path)
 		st = print(cli, path, &r);
-	if (st == CT_OK && path && cli->report)
+	if (st == CT_OK && path && o->report)
 		st = write_report(cli, s, path, &p);
 	ct_predictions_release(&p);
 	ct_free(path);

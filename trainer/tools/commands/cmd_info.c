@@ -15,6 +15,7 @@
 #include "trainer/job/version.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 #include "trainer/tools/doctor/bug_report.h"
 
 #define AS_TEXT(x) #x
@@ -272,13 +273,14 @@ static enum ct_status print_report(const struct ct_cli *cli, const ct_json *j)
 
 enum ct_status ct_cmd_info(const struct ct_cli *cli)
 {
+	const struct ct_info_options *o = cli->own;
 	struct ct_str text = {0};
 	ct_json *j;
 	enum ct_status st;
 
-	if (cli->report && cli->json)
+	if (o->report && cli->json)
 		return CT_FAIL(CT_USAGE, "--report and --json cannot be used together");
-	if (!cli->report && (cli->n_args > 0 || cli->out)) {
+	if (!o->report && (cli->n_args > 0 || cli->out)) {
 		CT_FAIL(CT_USAGE, "info needs --report to %s", cli->out ? "write a file" : "describe a run");
 		return ct_error_hint("ctrain info --report%s%s", cli->n_args > 0 ? " " : "",
 				     cli->n_args > 0 ? cli->args[0] : "");
@@ -288,9 +290,9 @@ enum ct_status ct_cmd_info(const struct ct_cli *cli)
 	if (st == CT_OK && cli->json)
 		return ct_print_json(j, true);
 	if (st == CT_OK)
-		st = cli->report ? print_report(cli, j) : add_text(j, &text);
+		st = o->report ? print_report(cli, j) : add_text(j, &text);
 	ct_json_destroy(j);
-	if (st == CT_OK && !cli->report)
+	if (st == CT_OK && !o->report)
 		return ct_print_text(&text);
 	ct_str_release(&text);
 	return st;

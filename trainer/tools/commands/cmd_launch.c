@@ -4,6 +4,7 @@
 
 #include "trainer/launch/remote/remote.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 
 /* What --hosts determines. */
 static enum ct_status check_sets(const struct ct_cli *cli)
@@ -32,20 +33,21 @@ static enum ct_status check_master(const struct ct_hosts *hosts, const struct ct
 
 enum ct_status ct_cmd_launch(const struct ct_cli *cli)
 {
+	const struct ct_launch_options *o = cli->own;
 	struct ct_hosts hosts = {0};
 	struct ct_config *cfg = NULL;
 	enum ct_status st;
 
-	if (!cli->hosts) {
+	if (!o->hosts) {
 		CT_FAIL(CT_USAGE, "`ctrain launch` needs --hosts");
 		return ct_error_hint("ctrain launch --hosts a:4,b:4 CONFIG.yaml starts 4 ranks on each of two hosts");
 	}
 	CT_TRY(check_sets(cli));
-	CT_TRY_GOTO(ct_hosts_parse(cli->hosts, &hosts), st, out);
+	CT_TRY_GOTO(ct_hosts_parse(o->hosts, &hosts), st, out);
 	CT_TRY_GOTO(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &cfg), st, out);
 	CT_TRY_GOTO(check_master(&hosts, cfg), st, out);
 	st = ct_remote_run(&(struct ct_remote_opts){.hosts = &hosts,
-						    .ssh = cli->ssh ? cli->ssh : "ssh",
+						    .ssh = o->ssh ? o->ssh : "ssh",
 						    .config = cli->args[0],
 						    .cfg = cfg,
 						    .sets = cli->sets,

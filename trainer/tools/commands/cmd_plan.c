@@ -12,6 +12,7 @@
 #include "trainer/run/pipeline/pass_schedule.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 #include "trainer/tools/estimate/plan_buckets.h"
 #include "trainer/tools/estimate/plan_time.h"
 #include "trainer/tools/estimate/planned.h"
@@ -282,6 +283,7 @@ static enum ct_status print(const struct ct_config *c, struct planned *p)
 static enum ct_status plan(const struct ct_cli *cli, const struct ct_assumed *assumed, const struct ct_config *c,
 			   struct ct_config *measure, struct planned *p)
 {
+	const struct ct_plan_options *o = cli->own;
 	struct ct_plan_time time;
 
 	CT_TRY(ct_planned_make(c, assumed, p));
@@ -292,7 +294,7 @@ static enum ct_status plan(const struct ct_cli *cli, const struct ct_assumed *as
 					   .world = p->ranks.world,
 					   .flops = ct_graph_flops(p->graph),
 					   .val_flops = ct_graph_flops(p->val_graph ? p->val_graph : p->graph),
-					   .step_ms = cli->step_ms,
+					   .step_ms = o->simulate.step_ms,
 					   .measure = measure,
 					   .assumed = assumed->train > 0};
 	CT_TRY(ct_plan_time(&r, &time));
@@ -306,19 +308,51 @@ static enum ct_status plan(const struct ct_cli *cli, const struct ct_assumed *as
 	return print(c, p);
 }
 
+/* Fails if an option that needs --simulate is given without it. */
+static enum ct_status check_options(const struct ct_cli *cli, const struct ct_plan_options *o)
+{
+	const char *option = o->simulate.link_intra   ? "--link-intra"
+			     : o->simulate.link_inter ? "--link-inter"
+			     : o->simulate.allreduce  ? "--allreduce"
+			     : cli->steps             ? "--steps"
+						      : NULL;
+
+	if (option)
+		return CT_FAIL(CT_USAGE, "%s needs --simulate, for example --simulate 1x1..1x8", option);
+	return CT_OK;
+}
+
+static enum ct_status simulate(const struct ct_cli *cli, const struct ct_plan_options *o)
+{
+	struct ct_config *c = NULL;
+	int64_t steps;
+
+	if (o->assume)
+		return CT_FAIL(CT_USAGE, "--assume cannot be used with --simulate");
+	if (o->simulate.step_ms && cli->steps)
+		return CT_FAIL(CT_USAGE, "--steps cannot be used with --step-ms, which replaces the measurement");
+	CT_TRY(ct_cli_number("--steps", cli->steps, CT_SIMULATE_STEPS, 1, 1000000, &steps));
+	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &c));
+	const enum ct_status st = ct_simulate(&o->simulate, steps, c, cli->json);
+
+	ct_config_destroy(c);
+	return st;
+}
+
 enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 {
 	struct ct_config *c = NULL, *measure = NULL;
 	struct ct_assumed assumed = {0};
+	const struct ct_plan_options *o = cli->own;
 	struct planned p = {0};
 
-	if (cli->simulate)
-		return ct_simulate(cli);
-	CT_TRY(ct_simulate_check_options(cli));
-	if (cli->assume)
-		CT_TRY(ct_assume_parse(cli->assume, &assumed));
+	if (o->simulate.shapes)
+		return simulate(cli, o);
+	CT_TRY(check_options(cli, o));
+	if (o->assume)
+		CT_TRY(ct_assume_parse(o->assume, &assumed));
 	enum ct_status st = ct_assume_load(&assumed, cli->args[0], cli->sets, cli->n_sets, &c);
-	if (st == CT_OK && !cli->no_measure)
+	if (st == CT_OK && !o->no_measure)
 		st = ct_assume_load(&assumed, cli->args[0], cli->sets, cli->n_sets, &measure);
 	if (st == CT_OK)
 		st = plan(cli, &assumed, c, measure, &p);

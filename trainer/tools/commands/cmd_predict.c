@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 #include "trainer/tools/predict/image_list.h"
 #include "trainer/tools/predict/output.h"
 
@@ -20,12 +21,11 @@ struct state {
 
 static enum ct_status choose_format(const struct ct_cli *cli, enum ct_predict_format *out)
 {
-	if (cli->json + cli->jsonl + cli->csv > 1)
+	const struct ct_predict_options *o = cli->own;
+
+	if (cli->json + o->jsonl + o->csv > 1)
 		return CT_FAIL(CT_USAGE, "use only one of --json, --jsonl and --csv");
-	*out = cli->json    ? CT_PREDICT_JSON
-	       : cli->jsonl ? CT_PREDICT_JSONL
-	       : cli->csv   ? CT_PREDICT_CSV
-			    : CT_PREDICT_TEXT;
+	*out = cli->json ? CT_PREDICT_JSON : o->jsonl ? CT_PREDICT_JSONL : o->csv ? CT_PREDICT_CSV : CT_PREDICT_TEXT;
 	return CT_OK;
 }
 
@@ -50,15 +50,16 @@ static enum ct_status finish(struct ct_predict_output *o, double seconds)
 
 static enum ct_status predict(const struct ct_cli *cli, const struct ct_model_request *request, struct state *s)
 {
+	const struct ct_predict_options *o = cli->own;
 	struct ct_predict_opts opts = {0};
 	enum ct_predict_format format;
 	int64_t top, start;
 
 	CT_TRY(choose_format(cli, &format));
-	CT_TRY(ct_cli_number("--top", cli->top, format == CT_PREDICT_CSV ? 1 : 5, 1, 1000000, &top));
+	CT_TRY(ct_cli_number("--top", o->top, format == CT_PREDICT_CSV ? 1 : 5, 1, 1000000, &top));
 	opts.top = (int)top;
-	if (cli->tta)
-		CT_TRY(ct_views_parse(cli->tta, &opts.views));
+	if (o->tta)
+		CT_TRY(ct_views_parse(o->tta, &opts.views));
 	for (int i = 1; i < cli->n_args; i++)
 		CT_TRY(ct_image_list_add(&s->list, cli->args[i]));
 	if (s->list.n == 0)

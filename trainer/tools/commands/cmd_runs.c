@@ -7,6 +7,7 @@
 #include "trainer/job/signals.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 #include "trainer/tools/runs/clean.h"
 #include "trainer/tools/runs/select.h"
 #include "trainer/tools/runs/show.h"
@@ -139,16 +140,18 @@ static enum ct_status remove_all(const struct ct_clean_plan *p)
 
 static enum ct_status clean(const struct ct_cli *cli, const struct ct_clean_plan *p)
 {
+	const struct ct_clean_options *o = cli->own;
+
 	show_plan(p);
 	if (p->n == 0)
 		printf("nothing to remove\n");
-	if (p->n == 0 || cli->dry_run)
+	if (p->n == 0 || o->dry_run)
 		return CT_OK;
-	if (!cli->yes && !isatty(STDIN_FILENO)) {
+	if (!o->yes && !isatty(STDIN_FILENO)) {
 		CT_FAIL(CT_USAGE, "nothing was removed, because standard input is not a terminal");
 		return ct_error_hint("--yes removes them without asking, and --dry-run only lists them");
 	}
-	if (!cli->yes && !confirm(p)) {
+	if (!o->yes && !confirm(p)) {
 		printf("nothing was removed\n");
 		return CT_OK;
 	}

@@ -15,6 +15,7 @@
 #include "trainer/plan/run_plan.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
+#include "trainer/tools/commands/options_impl.h"
 
 #define SUBMIT_NS (60 * CT_SEC)
 #define TAIL_LINES 5
@@ -69,9 +70,10 @@ static enum ct_status load(const struct ct_cli *cli, struct ct_config **cfg, int
 
 static enum ct_status count_tasks(const struct ct_cli *cli, const struct ct_config *cfg, int *out)
 {
+	const struct ct_slurm_options *o = cli->own;
 	int64_t gpus = 0;
 
-	CT_TRY(ct_cli_number("--gpus-per-node", cli->gpus, 0, 1, 64, &gpus));
+	CT_TRY(ct_cli_number("--gpus-per-node", o->gpus, 0, 1, 64, &gpus));
 	if (cfg->launch.procs_list[0]) {
 		CT_FAIL(CT_USAGE,
 			"a batch script from ctrain slurm must have the same number of ranks on all nodes "
@@ -90,17 +92,18 @@ static enum ct_status count_tasks(const struct ct_cli *cli, const struct ct_conf
 static enum ct_status make_script(const struct ct_cli *cli, const struct ct_config *cfg, int nodes, const char *run_dir,
 				  struct ct_str *out)
 {
+	const struct ct_slurm_options *o = cli->own;
 	struct ct_slurm_script s = {.name = cfg->run.name,
 				    .config = cli->args[0],
 				    .run_dir = run_dir,
 				    .nodes = nodes,
-				    .gpus = cli->gpus,
-				    .cpus = cli->cpus,
-				    .time = cli->time,
-				    .partition = cli->partition,
-				    .account = cli->account,
-				    .mem = cli->mem,
-				    .array = cli->array};
+				    .gpus = o->gpus,
+				    .cpus = o->cpus,
+				    .time = o->time,
+				    .partition = o->partition,
+				    .account = o->account,
+				    .mem = o->mem,
+				    .array = o->array};
 	struct ct_str line = {0};
 	char program[PATH_MAX], **sets = NULL;
 	ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
@@ -159,9 +162,11 @@ static enum ct_status submit(const char *path)
 
 static enum ct_status write_script(const struct ct_cli *cli, const char *path, const struct ct_str *text)
 {
+	const struct ct_slurm_options *o = cli->own;
+
 	CT_TRY(check_target(path));
 	CT_TRY(ct_file_replace(path, ct_str_text(text), text->len));
-	if (cli->submit)
+	if (o->submit)
 		return submit(path);
 	printf("wrote %s; submit it: sbatch %s\n", path, path);
 	return CT_OK;

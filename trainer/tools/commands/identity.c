@@ -10,12 +10,12 @@ static const char *given_or_env(const char *name, void *user)
 {
 	const struct ct_cli *cli = user;
 
-	if (cli->rank && strcmp(name, "RANK") == 0)
-		return cli->rank;
-	if (cli->world_size && strcmp(name, "WORLD_SIZE") == 0)
-		return cli->world_size;
-	if (cli->local_rank && strcmp(name, "LOCAL_RANK") == 0)
-		return cli->local_rank;
+	if (cli->identity.rank && strcmp(name, "RANK") == 0)
+		return cli->identity.rank;
+	if (cli->identity.world_size && strcmp(name, "WORLD_SIZE") == 0)
+		return cli->identity.world_size;
+	if (cli->identity.local_rank && strcmp(name, "LOCAL_RANK") == 0)
+		return cli->identity.local_rank;
 	return getenv(name);
 }
 
@@ -27,8 +27,9 @@ static enum ct_status detect(const struct ct_cli *cli, const struct ct_config *c
 	if (getenv("CTRAIN_STORE"))
 		return ct_identity_from_env(init, out);
 	CT_TRY(ct_identity_detect(given_or_env, (void *)cli, init, out));
-	if (cli->local_rank && out->by == CT_LAUNCHER_NONE) {
-		CT_FAIL(CT_USAGE, "--local-rank is %.20s, but RANK and WORLD_SIZE are not set", cli->local_rank);
+	if (cli->identity.local_rank && out->by == CT_LAUNCHER_NONE) {
+		CT_FAIL(CT_USAGE, "--local-rank is %.20s, but RANK and WORLD_SIZE are not set",
+			cli->identity.local_rank);
 		return ct_error_hint(
 			"remove --local-rank to let ctrain start the ranks, or set RANK and WORLD_SIZE, too");
 	}
@@ -101,7 +102,7 @@ enum ct_status ct__identity(const struct ct_cli *cli, struct ct_config *cfg, str
 	CT_TRY(detect(cli, cfg, out));
 	cfg->launch.are_started = out->by != CT_LAUNCHER_NONE && out->by != CT_LAUNCHER_CTRAIN;
 	CT_TRY(check_node(cli, cfg, out));
-	CT_TRY(ct__slurm_nodes(cli, cfg, out));
+	CT_TRY(ct__slurm_nodes(cli->sets, cli->n_sets, cfg, out));
 	cfg->launch.are_started = cfg->launch.are_started && out->by != CT_LAUNCHER_NONE;
 	return out->by == CT_LAUNCHER_NONE ? CT_OK : check_number(cli, cfg, out);
 }

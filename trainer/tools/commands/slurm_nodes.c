@@ -9,31 +9,32 @@
 #include "trainer/plan/devices.h"
 #include "trainer/tools/commands/slurm_nodes_impl.h"
 
-static const struct ct_config_set *find_set(const struct ct_cli *cli, const char *key)
+static const struct ct_config_set *find_set(const struct ct_config_set *sets, size_t n_sets, const char *key)
 {
-	for (size_t i = cli->n_sets; i-- > 0;)
-		if (strcmp(cli->sets[i].key, key) == 0)
-			return &cli->sets[i];
+	for (size_t i = n_sets; i-- > 0;)
+		if (strcmp(sets[i].key, key) == 0)
+			return &sets[i];
 	return NULL;
 }
 
-static void warn_without_srun(const struct ct_cli *cli)
+static void warn_without_srun(const struct ct_config_set *sets, size_t n_sets)
 {
 	const char *nodes = getenv("SLURM_JOB_NUM_NODES");
 
-	if (nodes && strcmp(nodes, "1") != 0 && !getenv("SLURM_STEP_ID") && !find_set(cli, "launch.nodes"))
+	if (nodes && strcmp(nodes, "1") != 0 && !getenv("SLURM_STEP_ID") && !find_set(sets, n_sets, "launch.nodes"))
 		CT_WARN("this Slurm job has %s nodes, but ctrain was started without srun and trains on one of them; to use "
 			"all nodes, write srun before ctrain",
 			nodes);
 }
 
-static enum ct_status check_nodes(const struct ct_cli *cli, const struct ct_identity *id)
+static enum ct_status check_nodes(const struct ct_config_set *sets, size_t n_sets, const struct ct_identity *id)
 {
-	const struct ct_config_set *nodes = find_set(cli, "launch.nodes"), *rank = find_set(cli, "launch.node_rank");
+	const struct ct_config_set *nodes = find_set(sets, n_sets, "launch.nodes"),
+				   *rank = find_set(sets, n_sets, "launch.node_rank");
 	int64_t n = 0;
 
 	if (id->by == CT_LAUNCHER_NONE)
-		warn_without_srun(cli);
+		warn_without_srun(sets, n_sets);
 	if (id->by != CT_LAUNCHER_SLURM || id->n_nodes < 2)
 		return CT_OK;
 	if (rank) {
@@ -111,9 +112,10 @@ static enum ct_status set_nodes(struct ct_config *cfg, const struct ct_identity 
 	return cfg->launch.init[0] ? CT_OK : set_master(cfg, id->init);
 }
 
-enum ct_status ct__slurm_nodes(const struct ct_cli *cli, struct ct_config *cfg, struct ct_identity *id)
+enum ct_status ct__slurm_nodes(const struct ct_config_set *sets, size_t n_sets, struct ct_config *cfg,
+			       struct ct_identity *id)
 {
-	CT_TRY(check_nodes(cli, id));
+	CT_TRY(check_nodes(sets, n_sets, id));
 	if (!starts_ranks(cfg, id))
 		return CT_OK;
 	CT_TRY(set_nodes(cfg, id));

@@ -13,8 +13,6 @@
 #include "trainer/tools/estimate/simulate.h"
 #include "trainer/tools/estimate/simulate_print.h"
 
-#define DEFAULT_STEPS 50
-
 /* ---- the step of one rank */
 
 /* Copies the gradient slices of a net, and computes when they become final. */
@@ -196,14 +194,12 @@ static enum ct_status fix_batch(struct ct__simulation *m)
 	return CT_OK;
 }
 
-static enum ct_status find_work(struct ct__simulation *m, const struct ct_cli *cli)
+static enum ct_status find_work(struct ct__simulation *m, const char *step_ms, int64_t steps)
 {
 	struct ct_sim_work *w = &m->work[CT__SIM_FULL];
-	int64_t steps;
 
-	CT_TRY(ct_cli_number("--steps", cli->steps, DEFAULT_STEPS, 1, 1000000, &steps));
 	CT_TRY(fix_batch(m));
-	CT_TRY(cli->step_ms ? parse_step_ms(cli->step_ms, w) : measure(m, steps, w));
+	CT_TRY(step_ms ? parse_step_ms(step_ms, w) : measure(m, steps, w));
 	return describe(m);
 }
 
@@ -252,18 +248,18 @@ static enum ct_status find_link(const char *option, const char *text, bool neede
 	return CT_USAGE;
 }
 
-static enum ct_status find_cluster(struct ct__simulation *m, const struct ct_cli *cli)
+static enum ct_status find_cluster(struct ct__simulation *m, const struct ct_simulate_options *o)
 {
 	bool nodes = false, devices = false;
 
-	CT_TRY(ct_sim_shapes_parse("--simulate", cli->simulate, m->shapes, &m->n_shapes));
+	CT_TRY(ct_sim_shapes_parse("--simulate", o->shapes, m->shapes, &m->n_shapes));
 	for (int i = 0; i < m->n_shapes; i++) {
 		nodes = nodes || m->shapes[i].nodes > 1;
 		devices = devices || m->shapes[i].devices > 1;
 	}
-	CT_TRY(find_link("--link-intra", cli->link_intra, devices, "within a node", &m->cluster.intra));
-	CT_TRY(find_link("--link-inter", cli->link_inter, nodes, "between nodes", &m->cluster.inter));
-	return find_algorithm(m, cli->allreduce);
+	CT_TRY(find_link("--link-intra", o->link_intra, devices, "within a node", &m->cluster.intra));
+	CT_TRY(find_link("--link-inter", o->link_inter, nodes, "between nodes", &m->cluster.inter));
+	return find_algorithm(m, o->allreduce);
 }
 
 static struct ct_sim_cluster cluster_at(const struct ct__simulation *m, int i)
@@ -301,45 +297,28 @@ static enum ct_status run(struct ct__simulation *m)
 			      &c, m->changes, &m->n_changes);
 }
 
-static enum ct_status simulate(struct ct__simulation *m, const struct ct_cli *cli)
+static enum ct_status simulate(struct ct__simulation *m, const struct ct_simulate_options *o, int64_t steps, bool json)
 {
-	CT_TRY(ct_config_load(cli->args[0], cli->sets, cli->n_sets, &m->cfg));
-	CT_TRY(find_cluster(m, cli));
+	CT_TRY(find_cluster(m, o));
 	CT_TRY(ct_log_configure(m->cfg->log.level));
-	CT_TRY(find_work(m, cli));
+	CT_TRY(find_work(m, o->step_ms, steps));
 	CT_TRY(run(m));
-	return cli->json ? ct_simulate_print_json(m) : ct_simulate_print_table(m);
+	return json ? ct_simulate_print_json(m) : ct_simulate_print_table(m);
 }
 
-enum ct_status ct_simulate(const struct ct_cli *cli)
+enum ct_status ct_simulate(const struct ct_simulate_options *o, int64_t steps, struct ct_config *cfg, bool json)
 {
-	if (cli->assume)
-		return CT_FAIL(CT_USAGE, "--assume cannot be used with --simulate");
-	if (cli->step_ms && cli->steps)
-		return CT_FAIL(CT_USAGE, "--steps cannot be used with --step-ms, which replaces the measurement");
 	struct ct__simulation *m;
 
 	CT_TRY_ALLOC(m = CT_NEW(struct ct__simulation));
-	const enum ct_status st = simulate(m, cli);
+	m->cfg = cfg;
+	const enum ct_status st = simulate(m, o, steps, json);
+
 	for (int i = 0; i < CT__SIM_N_NETS; i++) {
 		ct_free(m->ready[i]);
 		ct_free(m->slices[i]);
 	}
 	ct_free(m->costs);
-	ct_config_destroy(m->cfg);
 	ct_free(m);
 	return st;
-}
-
-enum ct_status ct_simulate_check_options(const struct ct_cli *cli)
-{
-	const char *option = cli->link_intra   ? "--link-intra"
-			     : cli->link_inter ? "--link-inter"
-			     : cli->allreduce  ? "--allreduce"
-			     : cli->steps      ? "--steps"
-					       : NULL;
-
-	if (option)
-		return CT_FAIL(CT_USAGE, "%s needs --simulate, for example --simulate 1x1..1x8", option);
-	return CT_OK;
 }

@@ -27,12 +27,12 @@ static void add_short(struct ct_str *out, const char *text)
 	}
 }
 
-static void add_option_names(const struct ct_cli_table *t, struct ct_str *out, unsigned groups)
+static void add_option_names(const struct ct_cli_table *t, struct ct_str *out, const struct ct_command *c)
 {
 	const struct ct_option *o;
 
 	for (size_t i = 0; (o = ct_option_at(t, i)); i++) {
-		if (o->group & groups && o->doc)
+		if (ct_option_is_in(o, c->options | CT_OPT_ALL, c->own) && o->doc)
 			ct_str_addf(out, "--%.*s ", (int)strcspn(o->names, " "), o->names);
 	}
 }
@@ -45,7 +45,7 @@ static void add_option_cases(const struct ct_cli_table *t, struct ct_str *out)
 
 	for (size_t i = 0; (c = ct_command_at(t, i)); i++) {
 		ct_str_addf(out, "\t\"%s\") echo '", ct_command_name(c, name));
-		add_option_names(t, out, c->options | CT_OPT_ALL);
+		add_option_names(t, out, c);
 		ct_str_add(out, "' ;;\n");
 	}
 }
@@ -194,7 +194,7 @@ static void add_fish_options(const struct ct_cli_table *t, struct ct_str *out, c
 	char name[40];
 
 	for (size_t i = 0; (o = ct_option_at(t, i)); i++) {
-		if (!(o->group & (c->options | CT_OPT_ALL)) || !o->doc)
+		if (!ct_option_is_in(o, c->options | CT_OPT_ALL, c->own) || !o->doc)
 			continue;
 		ct_str_addf(out, "complete -c ctrain -n '_ctrain_is \"%s\"' -l '%.*s'%s -d '", ct_command_name(c, name),
 			    (int)strcspn(o->names, " "), o->names, o->value ? " -r" : "");

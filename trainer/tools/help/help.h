@@ -5,6 +5,10 @@
 
 #include "trainer/tools/cli/cli.h"
 
+struct ct_help_options {
+	const char *search;
+};
+
 /* A command's examples and what help says about it besides its first sentence. */
 struct ct_command_text {
 	const char *name;     /* "data pack" */

@@ -51,12 +51,13 @@ static void add_option(struct ct_str *out, const struct ct_option *o)
 	add_line(out, o->doc);
 }
 
-static void add_options(const struct ct_cli_table *t, struct ct_str *out, unsigned groups)
+static void add_options(const struct ct_cli_table *t, struct ct_str *out, unsigned groups,
+			const struct ct_own_options *own)
 {
 	const struct ct_option *o;
 
 	for (size_t i = 0; (o = ct_option_at(t, i)); i++) {
-		if (o->group & groups && o->doc)
+		if (ct_option_is_in(o, groups, own) && o->doc)
 			add_option(out, o);
 	}
 }
@@ -74,7 +75,7 @@ static void add_command(const struct ct_cli_table *t, struct ct_str *out, const 
 		add_line(out, text->about);
 	}
 	/* Launch options have a section of their own. */
-	add_options(t, out, c->options & ~(unsigned)CT_OPT_SETS);
+	add_options(t, out, c->options & ~(unsigned)CT_OPT_SETS, c->own);
 	if (!text)
 		return;
 	ct_str_add(out, ".PP\nExamples:\n.PP\n.nf\n.RS 4\n");
@@ -133,9 +134,9 @@ void ct_help_man(const struct ct_cli_table *t, struct ct_str *out)
 		out,
 		".SH LAUNCH OPTIONS\nAll commands that read a configuration accept these options. torchrun's names also "
 		"work; \\- and _ are equivalent.\n");
-	add_options(t, out, CT_OPT_SETS);
+	add_options(t, out, CT_OPT_SETS, NULL);
 	ct_str_add(out, ".SH OTHER OPTIONS\n");
-	add_options(t, out, CT_OPT_ALL);
+	add_options(t, out, CT_OPT_ALL, NULL);
 	add_exit_codes(out);
 	ct_str_add(
 		out,

@@ -42,12 +42,13 @@ static void add_option(struct ct_str *out, const struct ct_option *o)
 	ct_str_release(&left);
 }
 
-static void add_options(const struct ct_cli_table *t, struct ct_str *out, unsigned groups)
+static void add_options(const struct ct_cli_table *t, struct ct_str *out, unsigned groups,
+			const struct ct_own_options *own)
 {
 	const struct ct_option *o;
 
 	for (size_t i = 0; (o = ct_option_at(t, i)); i++) {
-		if (o->group & groups && o->doc)
+		if (ct_option_is_in(o, groups, own) && o->doc)
 			add_option(out, o);
 	}
 }
@@ -69,7 +70,7 @@ static void add_overview(const struct ct_cli_table *t, struct ct_str *out)
 	for (size_t i = 0; (c = ct_command_at(t, i)); i++)
 		add_entry(out, ct_command_name(c, name), c->doc);
 	ct_str_add(out, "\nlaunch options (torchrun's names also work; '-' and '_' are equivalent)\n");
-	add_options(t, out, CT_OPT_SETS);
+	add_options(t, out, CT_OPT_SETS, NULL);
 	ct_str_add(out, "\nKEY=VALUE sets any key of the configuration: optim.lr=0.1, train.epochs=3,\n"
 			"model.hidden=[256,128]. `ctrain help COMMAND` shows a command's options and\n"
 			"examples, `ctrain help optim.lr` or `ctrain help optim` explains keys, and\n"
@@ -106,7 +107,7 @@ void ct_help_page(const struct ct_cli_table *t, const struct ct_command *command
 		return;
 	}
 	snprintf(usage, sizeof(usage), "usage: ctrain %s%s%s%s", ct_command_name(command, name),
-		 command->args[0] ? " " : "", command->args, command->options ? " [options]" : "");
+		 command->args[0] ? " " : "", command->args, command->options || command->own ? " [options]" : "");
 	ct_str_add_wrapped(out, usage, 0, strlen("usage: ctrain "));
 	ct_str_add(out, "\n  ");
 	ct_str_add_wrapped(out, command->doc, 2, 2);
@@ -115,7 +116,7 @@ void ct_help_page(const struct ct_cli_table *t, const struct ct_command *command
 		ct_str_add_wrapped(out, text->about, 2, 2);
 	}
 	ct_str_add(out, "\noptions\n");
-	add_options(t, out, groups_of(command));
+	add_options(t, out, groups_of(command), command->own);
 	if (command->options & CT_OPT_SETS)
 		ct_str_add(out, "\nKEY=VALUE sets any key of the configuration, for example optim.lr=0.1.\n"
 				"`ctrain help KEY` explains a key, and docs/CONFIG.md describes all of them.\n");

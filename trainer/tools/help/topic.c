@@ -83,9 +83,10 @@ static enum ct_status print_search(const struct ct_cli_table *t, const char *wor
 enum ct_status ct_cmd_help(const struct ct_cli *cli)
 {
 	const bool by_command = cli->n_args > 0 && strcmp(cli->args[0], "help") == 0;
+	const struct ct_help_options *o = cli->own;
 
-	if (cli->search)
-		return print_search(cli->table, cli->search);
+	if (o->search)
+		return print_search(cli->table, o->search);
 	return print(cli->table, cli->args + by_command, cli->n_args - by_command, by_command);
 }
 
