@@ -1,5 +1,6 @@
 #include "trainer/tools/cli/unknown.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -17,6 +18,13 @@ static bool is_script(const char *word)
 	const size_t len = strlen(word);
 
 	return len > 3 && (strcmp(word + len - 3, ".py") == 0 || strcmp(word + len - 3, ".sh") == 0);
+}
+
+bool ct_is_set(const char *word)
+{
+	size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+
+	return len > 0 && word[len] == '=' && word[0] != '.';
 }
 
 bool ct_is_config(const char *word)
@@ -105,5 +113,95 @@ enum ct_status ct_unknown_command(const struct ct_cli_table *t, const char *word
 		ct_error_hint("did you mean \"%s%s%s\"?", parent ? parent : "", parent ? " " : "", near);
 	else
 		ct_error_hint("ctrain --help lists the commands");
+	return CT_USAGE;
+}
+
+bool ct_hint_at_key(const char *option, const char *value)
+{
+	char name[64];
+	struct ct_key_hint hint;
+
+	snprintf(name, sizeof(name), "%s", option);
+	for (char *s = name; *s; s++)
+		*s = *s == '-' ? '_' : *s;
+	hint = ct_config_key_meant(name, value && *value ? value : NULL);
+	if (hint.key)
+		ct_error_hint("config keys are written as KEY=VALUE, without dashes: %s=%.40s%s%s%s", hint.key,
+			      hint.value ? hint.value : "VALUE", hint.note ? " (" : "", hint.note ? hint.note : "",
+			      hint.note ? ")" : "");
+	else if (hint.note)
+		ct_error_hint("%s", hint.note);
+	return hint.key || hint.note;
+}
+
+/* Returns the word after an unknown option if it can be the value of the option, else NULL. */
+static const char *value_after(int argc, char **argv, int i)
+{
+	const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+
+	return next && next[0] != '-' && !ct_is_set(next) && !ct_ends_in_yaml(next) ? next : NULL;
+}
+
+/* Adds further unknown options that mean config keys to the hint, so that the user can correct all of them at once. */
+static void hint_at_more_keys(const struct ct_cli_table *t, int argc, char **argv, int i)
+{
+	for (int k = i; k < argc; k++) {
+		const char *name = argv[k] + strspn(argv[k], "-"), *value = strchr(name, '=');
+		char plain[64];
+		struct ct_key_hint hint;
+
+		if (name == argv[k] || ct_option_find(t, name, strcspn(name, "=")))
+			continue;
+		snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(name, "="), name);
+		for (char *s = plain; *s; s++)
+			*s = *s == '-' ? '_' : *s;
+		value = value ? value + 1 : value_after(argc, argv, k);
+		hint = ct_config_key_meant(plain, value && *value ? value : NULL);
+		if (hint.key)
+			ct_error_hint("instead of %.40s: %s=%.40s", argv[k], hint.key,
+				      hint.value ? hint.value : "VALUE");
+	}
+}
+
+enum ct_status ct_unknown_option(const struct ct_cli_table *t, int argc, char **argv, int at)
+{
+	const char *arg = argv[at], *value = value_after(argc, argv, at);
+	const char *name = arg + strspn(arg, "-");
+	size_t len = strcspn(name, "=");
+	const char *words[96], *near;
+	char plain[64], all[96][24];
+	size_t n = 0;
+
+	snprintf(plain, sizeof(plain), "%.*s", (int)(len < sizeof(plain) ? len : sizeof(plain) - 1), name);
+	for (char *s = plain; *s; s++)
+		*s = *s == '_' ? '-' : *s;
+	for (size_t i = 0; ct_option_at(t, i); i++) {
+		for (const char *s = ct_option_at(t, i)->names; *s && n < CT_ARRAY_LEN(all); s += strspn(s, " ")) {
+			size_t word = strcspn(s, " ");
+
+			snprintf(all[n], sizeof(all[n]), "%.*s", (int)word, s);
+			if (word > 1) {
+				words[n] = all[n];
+				n++;
+			}
+			s += word;
+		}
+	}
+	near = ct_suggest(plain, words, n);
+	CT_FAIL(CT_USAGE, "unknown option \"%.*s\"", (int)(name - arg + (ptrdiff_t)(len < 60 ? len : 60)), arg);
+	if (len > 1 && ct_option_find(t, name, len)) /* -procs, ---procs */
+		near = plain;
+	else if (ct_hint_at_key(plain, name[len] == '=' ? name + len + 1 : value)) {
+		hint_at_more_keys(t, argc, argv, at + 1);
+		return CT_USAGE;
+	}
+	if (at + 1 < argc && ct_ends_in_yaml(argv[at + 1]) && (strcmp(plain, "c") == 0 || strcmp(plain, "cfg") == 0)) {
+		ct_error_hint("write the configuration file without an option: ctrain %s", argv[at + 1]);
+		return CT_USAGE;
+	}
+	if (near)
+		ct_error_hint("did you mean --%s?", near);
+	else
+		ct_error_hint("config keys are written as KEY=VALUE, without dashes; ctrain --help lists the options");
 	return CT_USAGE;
 }
