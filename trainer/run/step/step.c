@@ -14,11 +14,6 @@ static void note_bad(void *user, uint32_t sample, const char *text)
 	CT_WARN("unreadable sample %u is replaced by another one: %s", sample, text);
 }
 
-static int n_slots(const ct_stepper *p)
-{
-	return p->n_groups * p->group;
-}
-
 /* Synchronized batch norm has one collective in each pass, with a mark before and after it. */
 static int n_norm_marks(const ct_stepper *p)
 {
@@ -54,25 +49,44 @@ static enum ct_status create_slot(ct_stepper *p, struct step_slot *slot)
 	return ct_step_input_init(&slot->input, p->copies);
 }
 
+/* A stage waits for its messages, so it has nothing to do ahead. */
+static enum ct_status choose_way(ct_stepper *p)
+{
+	const bool async = ct_device_caps(p->s->device)->async;
+	bool records;
+
+	p->ring.group = p->ring.n_groups = 1;
+	if (p->s->pipe) {
+		p->way = &ct__step_stage;
+		return CT_OK;
+	}
+	CT_TRY(ct__step_plan_recording(p, &records, &p->ring.group));
+	p->lag = async ? CT_STEP_LAG * p->ring.group : 0;
+	p->ring.n_groups = async ? CT_STEP_GROUPS : 1;
+	if (!async || !ct__step_copies_fit(p)) {
+		p->way = &ct__step_plain;
+		return CT_OK;
+	}
+	p->way = records ? &ct__step_recorded : &ct__step_ahead;
+	return ct_stream_create(p->s->device, false, &p->copies);
+}
+
 static enum ct_status create_slots(ct_stepper *p)
 {
-	const bool async = ct_device_caps(p->s->device)->async && !p->s->pipe; /* a stage waits for its messages */
+	struct step_ring *r = &p->ring;
 
-	p->stream = ct_engine_stream(p->s->engine);
-	CT_TRY(ct__step_choose_recording(p));
-	p->lag = async ? CT_STEP_LAG * p->group : 0;
-	p->n_groups = async ? CT_STEP_GROUPS : 1;
-	CT_TRY_ALLOC(p->slots = CT_NEW_ARRAY(struct step_slot, (size_t)n_slots(p)));
-	CT_TRY_ALLOC(p->pending = CT_NEW_ARRAY(struct step_slot *, (size_t)n_slots(p)));
-	for (int i = 0; i < n_slots(p); i++)
-		CT_TRY(create_slot(p, &p->slots[i]));
+	r->n = r->n_groups * r->group;
+	CT_TRY_ALLOC(r->slots = CT_NEW_ARRAY(struct step_slot, (size_t)r->n));
+	CT_TRY_ALLOC(r->pending = CT_NEW_ARRAY(struct step_slot *, (size_t)r->n));
+	for (int i = 0; i < r->n; i++)
+		CT_TRY(create_slot(p, &r->slots[i]));
 	return CT_OK;
 }
 
 static void destroy_slots(ct_stepper *p)
 {
-	for (int i = 0; p->slots && i < n_slots(p); i++) {
-		struct step_slot *slot = &p->slots[i];
+	for (int i = 0; p->ring.slots && i < p->ring.n; i++) {
+		struct step_slot *slot = &p->ring.slots[i];
 
 		ct_step_input_release(&slot->input);
 		ct_free(slot->recorded);
@@ -83,8 +97,8 @@ static void destroy_slots(ct_stepper *p)
 		ct_device_host_free(p->s->device, slot->down);
 		ct_device_host_free(p->s->device, slot->up);
 	}
-	ct_free(p->pending);
-	ct_free(p->slots);
+	ct_free(p->ring.pending);
+	ct_free(p->ring.slots);
 }
 
 static enum ct_status create_loader(ct_stepper *p)
@@ -117,30 +131,22 @@ static int64_t patience(const struct ct_session *s)
 	return s->world.id.world > 1 ? (int64_t)((2 * s->cfg->dist.timeout + find_s) * 1e9) : CT_FOREVER;
 }
 
-/* A step allocates nothing, so the programs of all contexts are compiled now. */
-static enum ct_status prepare_stage(ct_stepper *p)
-{
-	ct_program *program;
-
-	CT_TRY_ALLOC(p->in_flight = CT_NEW_ARRAY(struct step_micro, (size_t)p->s->pipe->n_contexts));
-	for (int i = 1; i < p->s->pipe->n_contexts; i++)
-		CT_TRY(ct__step_program(p, (int)p->s->plan.micro_rows, i, &program));
-	return CT_OK;
-}
-
 enum ct_status ct_stepper_create(struct ct_session *s, ct_stepper **out)
 {
 	ct_stepper *p = NULL;
 
 	CT_TRY_ALLOC(p = CT_NEW(ct_stepper));
 	p->s = s;
+	p->stream = ct_engine_stream(s->engine);
 	p->timeout_ns = patience(s);
 	p->n_bad = ct_session_is_root(s) ? s->state.epoch_bad : 0;
-	enum ct_status st = create_slots(p);
+	enum ct_status st = choose_way(p);
+	if (st == CT_OK)
+		st = create_slots(p);
 	if (st == CT_OK)
 		st = create_loader(p);
-	if (st == CT_OK && s->pipe)
-		st = prepare_stage(p);
+	if (st == CT_OK && p->way->open)
+		st = p->way->open(p);
 	if (st < 0) {
 		ct_stepper_destroy(p);
 		return st;
@@ -157,12 +163,12 @@ void ct_stepper_destroy(ct_stepper *p)
 		return;
 	ct_error_save(&keep);
 	ct_session_drain(p->s);
-	ct__step_drop_recordings(p);
+	if (p->way && p->way->close)
+		p->way->close(p);
 	ct_lent_release(&p->lent);
 	ct_loader_destroy(p->loader);
 	destroy_slots(p);
 	ct__step_drop_tails(p);
-	ct_free(p->in_flight);
 	ct_stream_destroy(p->copies);
 	ct_free(p);
 	if (keep.status < 0)
@@ -176,17 +182,17 @@ int ct_stepper_lag(const ct_stepper *p)
 
 int ct_stepper_group(const ct_stepper *p)
 {
-	return p->group;
+	return p->ring.group;
 }
 
 int ct_stepper_pending(const ct_stepper *p)
 {
-	return (int)(p->posted - p->taken);
+	return (int)(p->ring.posted - p->ring.taken);
 }
 
 uint64_t ct_stepper_replayed(const ct_stepper *p)
 {
-	return p->n_replayed;
+	return p->recorder.n_replayed;
 }
 
 void ct_stepper_on_phase(ct_stepper *p, ct_phase_fn fn, void *user)
@@ -216,36 +222,36 @@ static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
 /* Posts the work of the gathered steps. The next step is the first one of a group. */
 static enum ct_status post_gathered(ct_stepper *p)
 {
-	const int n = p->n_gathered;
-	struct step_slot *first = &p->slots[p->next - n];
+	struct step_ring *r = &p->ring;
+	const int n = r->n_gathered;
+	struct step_slot *first = &r->slots[r->next - n];
 
-	p->n_gathered = 0;
-	p->next = (p->next + p->group - 1) / p->group * p->group % n_slots(p);
-	CT_TRY(p->records && n == p->group ? ct__step_post_group(p, first) : ct__step_post_each(p, first, n));
-	p->weights = ct_arena_generation(ct_net_params(p->s->net));
-	return CT_OK;
+	r->n_gathered = 0;
+	r->next = (r->next + r->group - 1) / r->group * r->group % r->n;
+	return p->way->post(p, first, n);
 }
 
 enum ct_status ct_stepper_post(ct_stepper *p, const struct ct_step_request *req, bool *last_of_epoch)
 {
-	struct step_slot *slot = &p->slots[p->next];
+	struct step_ring *r = &p->ring;
+	struct step_slot *slot = &r->slots[r->next];
 
 	CT_ASSERT(ct_stepper_pending(p) <= p->lag);
 	slot->result = (struct ct_step_result){.request = *req};
-	if (p->n_gathered == 0)
+	if (r->n_gathered == 0)
 		CT_TRY(ct_step_clock_begin(&slot->clock));
 	slot->args->step = req->step;
 	slot->args->norms = req->norms;
 	ct_optim_begin(p->s->optim, req->lr, slot->args);
-	if (p->copies)
-		CT_TRY(ct__step_load_all(p, slot));
-	p->next++;
-	if (++p->n_gathered == p->group)
+	if (p->way->load)
+		CT_TRY(p->way->load(p, slot));
+	r->next++;
+	if (++r->n_gathered == r->group)
 		CT_TRY(post_gathered(p));
 	if (slot->result.last_of_epoch)
 		p->n_bad = 0;
 	*last_of_epoch = slot->result.last_of_epoch;
-	p->pending[p->posted++ % (uint64_t)n_slots(p)] = slot;
+	r->pending[r->posted++ % (uint64_t)r->n] = slot;
 	return CT_OK;
 }
 
@@ -300,14 +306,14 @@ static void take_update(const float *results, struct ct_step_result *out)
 
 enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 {
-	struct step_slot *slot = p->pending[p->taken % (uint64_t)n_slots(p)];
+	struct step_slot *slot = p->ring.pending[p->ring.taken % (uint64_t)p->ring.n];
 	const float *requests = p->s->world.id.world > 1 ? slot->down : slot->up;
 
 	CT_ASSERT(ct_stepper_pending(p) > 0);
-	if (ct_stepper_pending(p) <= p->n_gathered)
+	if (ct_stepper_pending(p) <= p->ring.n_gathered)
 		CT_TRY(post_gathered(p));
 	CT_TRY(wait_done(p, slot));
-	p->taken++;
+	p->ring.taken++;
 	CT_TRY(read_clock(slot, &slot->result.times));
 	if (p->on_phase && slot->head == slot)
 		CT_TRY(ct_step_clock_each(&slot->clock, p->on_phase, p->phase_user));

@@ -1,6 +1,13 @@
-/* The parts of the stepper: step_programs.c compiles programs, step_input.c copies batches to the device, step_work.c
- * posts the work of a step, step_stage.c that of a stage of a pipeline, step_record.c records this work, and step.c
- * contains the functions of step.h. */
+/* The parts of the stepper. step.c has the functions of step.h: it keeps the slots of the posted steps, and leaves what
+ * a step consists of to one of four ways of stepping, which it chooses once:
+ *
+ *   step_plain.c   ct__step_plain: work is posted as the loader delivers batches, and reads them where they are
+ *                  ct__step_ahead: the batches of a step are copied to the device before its work is posted
+ *   step_record.c  ct__step_recorded: as ahead, but the work of full steps is recorded once and then posted as a whole
+ *   step_stage.c   ct__step_stage: the passes of a stage of a pipeline, with messages between them
+ *
+ * step_work.c has the pieces of which all of them compose a step; step_programs.c compiles programs; step_input.c
+ * copies batches to the device. */
 #ifndef CT_TRAINER_RUN_STEP_STEP_IMPL_H
 #define CT_TRAINER_RUN_STEP_STEP_IMPL_H
 
@@ -29,7 +36,7 @@ struct step_slot {
 	const struct step_slot *head;
 	int n_same_end; /* number of slots after this one that have the same head */
 
-	/* Only if ct_stepper.copies is not NULL: the micro-batches of the step, which have been copied to `input`. */
+	/* Only if steps are loaded ahead: the micro-batches of the step, which have been copied to `input`. */
 	struct ct_step_input input;
 	struct step_micro *micros; /* [accumulate] */
 	int n_micros;
@@ -37,48 +44,75 @@ struct step_slot {
 	int n_recorded;
 };
 
-/* The communicators that recorded steps use: group and norm_comm of the session. There are no recordings in a pipeline.
- */
-enum { CT_STEP_COMMS = 2 };
-
-/* `group` consecutive slots, whose steps are recorded together. The first full group is posted as usual, because some
- * memory is allocated when it is first used. The second one is recorded, and the recording is posted for the second and
- * all later groups. */
-struct step_group {
-	bool warm;
-	ct_recording *recording; /* the clock of the first slot keeps the phases that were marked in it */
-	ct_comm_recorded *collectives[CT_STEP_COMMS];
+/* A way of stepping. */
+struct step_way {
+	/* Prepares what only this way needs; NULL: nothing. */
+	enum ct_status (*open)(ct_stepper *p);
+	/* Loads the micro-batches of a step before its work is posted; NULL: `run` loads them. */
+	enum ct_status (*load)(ct_stepper *p, struct step_slot *slot);
+	/* Posts the work of n steps that were posted by ct_stepper_post, n <= the ring's group. */
+	enum ct_status (*post)(ct_stepper *p, struct step_slot *first, int n);
+	/* Posts the forward and the backward passes of a step. */
+	enum ct_status (*run)(ct_stepper *p, struct step_slot *slot);
+	/* Follows when all gradients are reduced; NULL: nothing. */
+	enum ct_status (*sum)(ct_stepper *p);
+	/* Releases what only this way has. It can be called after a failed `open`. NULL: nothing. */
+	void (*close)(ct_stepper *p);
 };
-/* Groups of an asynchronous device: one is being filled, and two have been posted. */
-enum { CT_STEP_GROUPS = CT_STEP_LAG + 1 };
 
-struct ct_stepper {
-	struct ct_session *s;
-	ct_loader *loader;
-	ct_stream *stream;
-	ct_stream *copies; /* copies batches to the input of the slots; NULL: work reads the batches of the loader */
-	int lag, group, n_groups;
-	struct step_group groups[CT_STEP_GROUPS];
-	struct step_slot *slots;    /* [n_groups * group] */
-	struct step_slot **pending; /* [n_groups * group] ring of the slots of the steps that have not been taken */
+/* The slots of the steps. Steps are gathered until there are `group` of them, whose work is then posted together. */
+struct step_ring {
+	int group, n_groups, n;     /* n = group * n_groups */
+	struct step_slot *slots;    /* [n] */
+	struct step_slot **pending; /* [n] those of the steps that have not been taken */
 	uint64_t posted, taken;     /* steps */
 	int next, n_gathered;       /* next slot; number of slots before it whose work has not been posted yet */
-	struct ct_lent lent;
-	int64_t timeout_ns; /* of waits for work that needs other ranks */
-	/* Remainder programs, for the row counts of an epoch's last, smaller step, and the programs of all contexts but
-	 * the first. They are compiled when they are first needed. */
+};
+
+/* Programs that the session does not have: for the row counts of an epoch's last, smaller step, and those of all
+ * contexts but the first. They are compiled when they are first needed. */
+struct step_programs {
 	struct step_tail {
 		int n, context;
 		ct_program *program;
 	} *tails;
-	int n_tails, cap_tails;
-	struct step_micro
-		*in_flight; /* [contexts] micro-batches whose backward passes have not been posted; NULL: no pipeline */
-	uint64_t n_bad;     /* bad samples of the epoch on this rank; rank 0 also counts those from before a resume */
-	bool records;
+	int n, cap;
+};
+
+/* The communicators that recorded steps use: group and norm_comm of the session. */
+enum { CT_STEP_COMMS = 2 };
+/* Groups of an asynchronous device: one is being filled, and two have been posted. */
+enum { CT_STEP_GROUPS = CT_STEP_LAG + 1 };
+
+/* Recordings of steps (ct__step_recorded). */
+struct step_recorder {
+	/* Of each group of slots. The first full group is posted as usual, because some memory is allocated when it is
+	 * first used. The second one is recorded, and the recording is posted for the second and all later groups. */
+	struct step_group {
+		bool warm;
+		ct_recording *recording; /* the clock of the first slot keeps the phases that were marked in it */
+		ct_comm_recorded *collectives[CT_STEP_COMMS];
+	} groups[CT_STEP_GROUPS];
 	uint64_t n_programs; /* ct_net_programs_made when the recordings were made */
 	uint64_t weights;    /* generation of the parameters after the last posted step */
-	uint64_t n_replayed;
+	uint64_t n_replayed; /* steps */
+};
+
+struct ct_stepper {
+	struct ct_session *s;
+	const struct step_way *way;
+	ct_loader *loader;
+	struct ct_lent lent;
+	uint64_t n_bad; /* bad samples of the epoch on this rank; rank 0 also counts those from before a resume */
+	ct_stream *stream;
+	ct_stream *copies; /* copies batches to the input of the slots; NULL: work reads the batches of the loader */
+	int lag;
+	int64_t timeout_ns; /* of waits for work that needs other ranks */
+	struct step_ring ring;
+	struct step_programs programs;
+	struct step_recorder recorder;
+	struct step_micro
+		*in_flight;   /* [contexts] micro-batches whose backward passes have not been posted (ct__step_stage) */
 	ct_phase_fn on_phase; /* NULL: none */
 	void *phase_user;
 };
@@ -102,8 +136,6 @@ void ct__step_drop_tails(ct_stepper *p);
 
 /* step_work.c */
 
-/* Loads all micro-batches of a step and posts their copies to the slot's input. */
-enum ct_status ct__step_load_all(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
 /* Returns the number of bytes of one input of the model. */
 size_t ct__step_image_bytes(const ct_stepper *p);
 /* Borrows the next batch from the loader until ct_lent_posted is called. */
@@ -119,23 +151,29 @@ enum ct_status ct__step_empty(ct_stepper *p, const struct step_micro *m) CT_MUST
 enum ct_status ct__step_post_scalars(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
 /* Posts all work of a step, from its arguments to the copies of its results. */
 enum ct_status ct__step_post_work(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
-/* Posts the work of n steps, which were loaded with ct__step_load_all if p->copies is not NULL. */
+/* Posts the work of n steps, one after the other. */
 enum ct_status ct__step_post_each(ct_stepper *p, struct step_slot *first, int n) CT_MUST_CHECK;
+
+/* step_plain.c */
+
+extern const struct step_way ct__step_plain, ct__step_ahead;
+/* Loads all micro-batches of a step, and posts their copies to the slot's input. */
+enum ct_status ct__step_load_ahead(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
+/* Posts the passes of the micro-batches that were loaded ahead. */
+enum ct_status ct__step_run_ahead(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
 
 /* step_stage.c */
 
-/* Runs all micro-batches of a step on a stage of a pipeline. */
-enum ct_status ct__step_run_stage(ct_stepper *p, struct step_slot *slot) CT_MUST_CHECK;
-/* Sums the scalars over all ranks, whose update has to agree. */
-enum ct_status ct__step_sum_scalars(ct_stepper *p) CT_MUST_CHECK;
+extern const struct step_way ct__step_stage;
 
 /* step_record.c */
 
-/* Decides whether steps are recorded, and how many in one recording (train.cuda_graph, train.graph_steps). */
-enum ct_status ct__step_choose_recording(ct_stepper *p) CT_MUST_CHECK;
-/* Does the same as ct__step_post_each for all steps of a group, if possible by posting the recording of an earlier
- * group. */
-enum ct_status ct__step_post_group(ct_stepper *p, struct step_slot *first) CT_MUST_CHECK;
+extern const struct step_way ct__step_recorded;
+/* Returns whether steps are recorded, and how many in one recording (train.cuda_graph, train.graph_steps; 1: steps are
+ * not recorded, or one by one). Fails if the config wants recordings that are not possible. */
+enum ct_status ct__step_plan_recording(const ct_stepper *p, bool *records, int *group) CT_MUST_CHECK;
+/* Whether so few micro-batches make a step that memory for the input of several steps is small. */
+bool ct__step_copies_fit(const ct_stepper *p);
 void ct__step_drop_recordings(ct_stepper *p);
 
 #endif

@@ -17,17 +17,17 @@ enum ct_status ct__step_program(ct_stepper *p, int n, int context, ct_program **
 	*out = p->s->full;
 	if (n == (int)p->s->plan.micro_rows && context == 0)
 		return CT_OK;
-	for (int i = 0; i < p->n_tails; i++)
-		if (p->tails[i].n == n && p->tails[i].context == context) {
-			*out = p->tails[i].program;
+	for (int i = 0; i < p->programs.n; i++)
+		if (p->programs.tails[i].n == n && p->programs.tails[i].context == context) {
+			*out = p->programs.tails[i].program;
 			return CT_OK;
 		}
 	/* There are few: row counts other than 0 of one rank differ by at most one between micro-batches. */
-	CT_TRY_GROW(p->tails, p->n_tails, p->cap_tails);
+	CT_TRY_GROW(p->programs.tails, p->programs.n, p->programs.cap);
 	const ct_graph *g = p->s->size_graph ? p->s->size_graph : p->s->graph;
 	CT_TRY(wait_posted(p));
 	CT_TRY(ct_program_create_in(p->s->net, g, n, CT_TRAIN, context, out));
-	p->tails[p->n_tails++] = (struct step_tail){n, context, *out};
+	p->programs.tails[p->programs.n++] = (struct step_tail){n, context, *out};
 	return CT_OK;
 }
 
@@ -50,11 +50,11 @@ enum ct_status ct__step_check_tail(ct_stepper *p, const struct ct_sampler *sampl
 
 void ct__step_drop_tails(ct_stepper *p)
 {
-	for (int i = 0; i < p->n_tails; i++)
-		ct_program_destroy(p->tails[i].program);
-	ct_free(p->tails);
-	p->tails = NULL;
-	p->n_tails = p->cap_tails = 0;
+	for (int i = 0; i < p->programs.n; i++)
+		ct_program_destroy(p->programs.tails[i].program);
+	ct_free(p->programs.tails);
+	p->programs.tails = NULL;
+	p->programs.n = p->programs.cap = 0;
 }
 
 bool ct__step_fits_size(const ct_stepper *p, struct ct_shape shape)

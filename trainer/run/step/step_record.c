@@ -31,43 +31,45 @@ static int steps_in_recording(const ct_stepper *p)
 	return bytes <= SMALL_STEP && plan->steps_per_epoch >= GROUPS_PER_EPOCH * AUTO_STEPS ? AUTO_STEPS : 1;
 }
 
-enum ct_status ct__step_choose_recording(ct_stepper *p)
+bool ct__step_copies_fit(const ct_stepper *p)
+{
+	return p->s->plan.accumulate <= MAX_MICROS;
+}
+
+enum ct_status ct__step_plan_recording(const ct_stepper *p, bool *records, int *group)
 {
 	const struct ct_session *s = p->s;
-	const struct ct_device_caps *caps = ct_device_caps(s->device);
+	const bool recordable = ct_device_caps(s->device)->recordable;
 	const bool on = s->cfg->train.cuda_graph == CT_CFG_GRAPH_ON;
-	const bool few = s->plan.accumulate <= MAX_MICROS;
+	const bool few = ct__step_copies_fit(p);
 	char why[96];
 
-	p->group = 1;
-	if (s->pipe) /* its steps wait for messages */
-		return CT_OK;
 	snprintf(why, sizeof(why), "a %s device cannot record steps", ct_device_kind(s->device));
-	if (on && !caps->recordable)
+	if (on && !recordable)
 		return cannot(why);
 	snprintf(why, sizeof(why), "steps of more than %d batches (train.accumulate) are not recorded", MAX_MICROS);
 	if (on && !few)
 		return cannot(why);
-	p->records = caps->recordable && few && s->cfg->train.cuda_graph != CT_CFG_GRAPH_OFF;
-	p->group = p->records ? steps_in_recording(p) : 1;
-	CT_ASSERT(p->group <= CT_STEP_GROUP_MAX);
-	return few && caps->async ? ct_stream_create(s->device, false, &p->copies) : CT_OK;
+	*records = recordable && few && s->cfg->train.cuda_graph != CT_CFG_GRAPH_OFF;
+	*group = *records ? steps_in_recording(p) : 1;
+	CT_ASSERT(*group <= CT_STEP_GROUP_MAX);
+	return CT_OK;
 }
 
 void ct__step_drop_recordings(ct_stepper *p)
 {
 	for (int i = 0; i < CT_STEP_GROUPS; i++) {
 		for (int k = 0; k < CT_STEP_COMMS; k++)
-			ct_comm_recorded_destroy(p->groups[i].collectives[k]);
-		ct_recording_destroy(p->groups[i].recording);
-		p->groups[i] = (struct step_group){0};
+			ct_comm_recorded_destroy(p->recorder.groups[i].collectives[k]);
+		ct_recording_destroy(p->recorder.groups[i].recording);
+		p->recorder.groups[i] = (struct step_group){0};
 	}
 }
 
 /* Returns whether all micro-batches of all steps have all their rows, on all ranks. */
 static bool is_full(const ct_stepper *p, const struct step_slot *first)
 {
-	for (int k = 0; k < p->group; k++)
+	for (int k = 0; k < p->ring.group; k++)
 		if (first[k].result.n_global != p->s->plan.global_batch)
 			return false;
 	return true;
@@ -91,7 +93,7 @@ static bool is_recorded(const struct step_slot *slot)
 
 static bool all_recorded(const ct_stepper *p, const struct step_slot *first)
 {
-	for (int k = 0; k < p->group; k++)
+	for (int k = 0; k < p->ring.group; k++)
 		if (!is_recorded(&first[k]))
 			return false;
 	return true;
@@ -100,7 +102,7 @@ static bool all_recorded(const ct_stepper *p, const struct step_slot *first)
 /* The clock measures the first step only; the others do the same work. */
 static enum ct_status post_works(ct_stepper *p, struct step_slot *first)
 {
-	for (int k = 0; k < p->group; k++) {
+	for (int k = 0; k < p->ring.group; k++) {
 		first[k].clock.paused = k > 0;
 		CT_TRY(ct__step_post_work(p, &first[k]));
 	}
@@ -132,7 +134,7 @@ static enum ct_status record(ct_stepper *p, struct step_group *group, struct ste
 	CT_TRY(ct_recording_end(p->stream, &group->recording));
 	for (int k = 0; k < CT_STEP_COMMS && comm_at(p, k); k++)
 		CT_TRY(ct_comm_recorded_create(comm_at(p, k), n_collectives[k], &group->collectives[k]));
-	for (int k = 0; k < p->group; k++) {
+	for (int k = 0; k < p->ring.group; k++) {
 		memcpy(first[k].recorded, first[k].micros, (size_t)first[k].n_micros * sizeof(*first[k].recorded));
 		first[k].n_recorded = first[k].n_micros;
 	}
@@ -147,7 +149,7 @@ static void note_replay(ct_stepper *p, const struct step_group *group, struct st
 
 	for (int k = 0; k < CT_STEP_COMMS; k++)
 		ct_comm_posted_again(group->collectives[k]);
-	p->n_replayed += (uint64_t)p->group;
+	p->recorder.n_replayed += (uint64_t)p->ring.group;
 	ct_program_posted_again(s->full);
 	ct_arena_touch(s->scalars);
 	ct_optim_posted_again(s->optim);
@@ -171,28 +173,44 @@ static enum ct_status post_recording(ct_stepper *p, struct step_group *group, st
 	ct_stream_note(p->stream, "a recorded step");
 	CT_TRY(ct_recording_post(group->recording, p->stream));
 	ct_stream_note(p->stream, NULL);
-	for (int k = 0; k < p->group; k++) {
+	for (int k = 0; k < p->ring.group; k++) {
 		first[k].head = first;
-		first[k].n_same_end = p->group - 1 - k;
+		first[k].n_same_end = p->ring.group - 1 - k;
 	}
 	return ct_event_record(first->done, p->stream);
 }
 
-enum ct_status ct__step_post_group(ct_stepper *p, struct step_slot *first)
+/* Does the same as ct__step_post_each for all steps of a group, if possible by posting the recording of an earlier
+ * group. */
+static enum ct_status post_group(ct_stepper *p, struct step_slot *first)
 {
-	struct step_group *group = &p->groups[(first - p->slots) / p->group];
+	struct step_group *group = &p->recorder.groups[(first - p->ring.slots) / p->ring.group];
 	/* Others than the previous step have changed the parameters. The engine may have to recompute values that
 	 * depend on them, which is not part of the recordings. */
-	const bool changed = ct_arena_generation(ct_net_params(p->s->net)) != p->weights;
+	const bool changed = ct_arena_generation(ct_net_params(p->s->net)) != p->recorder.weights;
 	const bool full = is_full(p, first);
 
-	if (p->n_programs != ct_net_programs_made(p->s->net)) {
+	if (p->recorder.n_programs != ct_net_programs_made(p->s->net)) {
 		ct__step_drop_recordings(p);
-		p->n_programs = ct_net_programs_made(p->s->net);
+		p->recorder.n_programs = ct_net_programs_made(p->s->net);
 	}
 	if (full && !changed && !ct_program_is_profiled(p->s->full) &&
 	    (group->recording ? all_recorded(p, first) : group->warm))
 		return post_recording(p, group, first);
 	group->warm |= full;
-	return ct__step_post_each(p, first, p->group);
+	return ct__step_post_each(p, first, p->ring.group);
 }
+
+static enum ct_status post(ct_stepper *p, struct step_slot *first, int n)
+{
+	CT_TRY(n == p->ring.group ? post_group(p, first) : ct__step_post_each(p, first, n));
+	p->recorder.weights = ct_arena_generation(ct_net_params(p->s->net));
+	return CT_OK;
+}
+
+const struct step_way ct__step_recorded = {
+	.load = ct__step_load_ahead,
+	.post = post,
+	.run = ct__step_run_ahead,
+	.close = ct__step_drop_recordings,
+};

@@ -6,6 +6,22 @@
 #include "trainer/run/pipeline/pass_schedule.h"
 #include "trainer/run/step/step_impl.h"
 
+/* A step allocates nothing, so the programs of all contexts are compiled now. */
+static enum ct_status open_stage(ct_stepper *p)
+{
+	ct_program *program;
+
+	CT_TRY_ALLOC(p->in_flight = CT_NEW_ARRAY(struct step_micro, (size_t)p->s->pipe->n_contexts));
+	for (int i = 1; i < p->s->pipe->n_contexts; i++)
+		CT_TRY(ct__step_program(p, (int)p->s->plan.micro_rows, i, &program));
+	return CT_OK;
+}
+
+static void close_stage(ct_stepper *p)
+{
+	ct_free(p->in_flight);
+}
+
 /* Returns the number of micro-batches of the step that have rows. They come before those without. */
 static int n_with_rows(const ct_stepper *p)
 {
@@ -45,7 +61,8 @@ static enum ct_status wait_pass(ct_stepper *p)
 }
 
 /* Runs one pass. The results of the pass before it are being sent in *t. */
-static enum ct_status run(ct_stepper *p, struct step_slot *slot, const struct ct_pipe_task *task, struct ct_transfer *t)
+static enum ct_status run_pass(ct_stepper *p, struct step_slot *slot, const struct ct_pipe_task *task,
+			       struct ct_transfer *t)
 {
 	struct ct_pipeline *pipe = p->s->pipe;
 	const int context = task->micro % pipe->n_contexts;
@@ -71,7 +88,7 @@ static enum ct_status run(ct_stepper *p, struct step_slot *slot, const struct ct
 	return ct_pipeline_send_gradient(pipe, m->batch.n, t);
 }
 
-enum ct_status ct__step_run_stage(ct_stepper *p, struct step_slot *slot)
+static enum ct_status run_stage(ct_stepper *p, struct step_slot *slot)
 {
 	struct ct_session *s = p->s;
 	const ct_graph *g = s->size_graph ? s->size_graph : s->graph;
@@ -84,7 +101,7 @@ enum ct_status ct__step_run_stage(ct_stepper *p, struct step_slot *slot)
 	/* An evaluation may have used other sizes. */
 	CT_TRY(ct_pipeline_reserve(s->pipe, g, (int)s->plan.micro_rows));
 	while (ct_pipe_next(&schedule, &task))
-		CT_TRY(run(p, slot, &task, &t));
+		CT_TRY(run_pass(p, slot, &task, &t));
 	CT_TRY(ct_pipeline_wait(&t));
 	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED));
 	for (int i = n; i < (int)s->plan.accumulate; i++) {
@@ -95,8 +112,9 @@ enum ct_status ct__step_run_stage(ct_stepper *p, struct step_slot *slot)
 	return ct__step_post_scalars(p, slot);
 }
 
-/* Only the last stage has a loss. The next operation of this communicator is a message of the host. */
-enum ct_status ct__step_sum_scalars(ct_stepper *p)
+/* Sums the scalars over all ranks, whose update has to agree. Only the last stage has a loss. The next operation of
+ * this communicator is a message of the host. */
+static enum ct_status sum_scalars(ct_stepper *p)
 {
 	struct ct_session *s = p->s;
 
@@ -104,3 +122,11 @@ enum ct_status ct__step_sum_scalars(ct_stepper *p)
 				      p->stream));
 	return ct__step_sync(p, "the sums of a step");
 }
+
+const struct step_way ct__step_stage = {
+	.open = open_stage,
+	.post = ct__step_post_each,
+	.run = run_stage,
+	.sum = sum_scalars,
+	.close = close_stage,
+};

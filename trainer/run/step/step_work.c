@@ -1,4 +1,4 @@
-/* The work of a step: its batches, the forward and the backward pass of each, and the update. */
+/* The pieces of a step: its batches, the forward and the backward pass of each, and the update. */
 #include <string.h>
 
 #include "trainer/run/session/resident.h"
@@ -26,7 +26,7 @@ enum ct_status ct__step_load(ct_stepper *p, struct step_slot *slot, struct step_
 	p->n_bad += ct_session_counts_samples(p->s) ? b->n_bad : 0;
 	const struct ct_shape shape = {p->s->plan.input.c, b->h, b->w};
 	if (!ct__step_fits_size(p, shape)) {
-		CT_ASSERT(p->n_gathered == 0); /* they need the programs of the previous size */
+		CT_ASSERT(p->ring.n_gathered == 0); /* they need the programs of the previous size */
 		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_DATA));
 		CT_TRY(ct__step_fit_size(p, shape, &compile_ns));
 		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_NONE));
@@ -54,48 +54,6 @@ size_t ct__step_image_bytes(const ct_stepper *p)
 	const size_t element = s->plan.net.input == CT_INPUT_U8_NHWC ? 1 : sizeof(float);
 
 	return element * (size_t)x->c * (size_t)x->h * (size_t)x->w;
-}
-
-static struct ct_step_input_size input_size(const ct_stepper *p)
-{
-	const struct ct_session *s = p->s;
-	const ct_graph *g = s->size_graph ? s->size_graph : s->graph;
-	const struct ct_node *loss = ct_graph_node(g, ct_graph_loss(g));
-
-	return (struct ct_step_input_size){
-		.n_micros = (int)s->plan.accumulate,
-		.n_rows = s->plan.micro_rows,
-		.x_bytes = s->samples[CT_TRAIN] ? sizeof(struct ct_image_row) : ct__step_image_bytes(p),
-		.targets = loss->op == CT_OP_MSE ? (size_t)ct_graph_node(g, loss->in[0])->shape.c : 0,
-	};
-}
-
-/* Copies a batch to the device. */
-static enum ct_status copy_batch(ct_stepper *p, struct step_slot *slot, int i)
-{
-	struct ct_batch *b = &slot->micros[i].batch;
-	const struct ct_step_input_size size = input_size(p);
-	ct_program *program;
-
-	if (b->n > 0) {
-		CT_TRY(ct__step_program(p, b->n, 0, &program));
-		CT_TRY(ct_program_check_batch(program, b));
-		CT_TRY(ct_step_input_copy(&slot->input, i, &size, b));
-	}
-	return ct_lent_posted(&p->lent);
-}
-
-enum ct_status ct__step_load_all(ct_stepper *p, struct step_slot *slot)
-{
-	int n = 0;
-
-	do {
-		CT_ASSERT(n < (int)p->s->plan.accumulate);
-		CT_TRY(ct__step_load(p, slot, &slot->micros[n]));
-		CT_TRY(copy_batch(p, slot, n));
-	} while (!slot->micros[n++].last);
-	slot->n_micros = n;
-	return CT_OK;
 }
 
 static enum ct_status slice_ready(void *user, int slice)
@@ -155,40 +113,6 @@ enum ct_status ct__step_backward(ct_stepper *p, struct step_slot *slot, const st
 	return ct_step_clock_mark(&slot->clock, CT_PHASE_BACKWARD);
 }
 
-static enum ct_status post_micro(ct_stepper *p, struct step_slot *slot, const struct step_micro *m)
-{
-	if (m->batch.n > 0)
-		CT_TRY(ct__step_forward(p, slot, m, 0));
-	if (m->last)
-		CT_TRY(ct__step_post_scalars(p, slot));
-	return m->batch.n > 0 ? ct__step_backward(p, slot, m, 0, NULL, NULL) : ct__step_empty(p, m);
-}
-
-/* Posts work that reads the batches of the loader. */
-static enum ct_status post_lent(ct_stepper *p, struct step_slot *slot)
-{
-	struct step_micro m;
-
-	do {
-		CT_TRY(ct__step_load(p, slot, &m));
-		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_DATA));
-		CT_TRY(post_micro(p, slot, &m));
-		CT_TRY(ct_lent_posted(&p->lent));
-	} while (!m.last);
-	return CT_OK;
-}
-
-static enum ct_status post_micros(ct_stepper *p, struct step_slot *slot)
-{
-	if (p->s->pipe)
-		return ct__step_run_stage(p, slot);
-	if (!p->copies)
-		return post_lent(p, slot);
-	for (int i = 0; i < slot->n_micros; i++)
-		CT_TRY(post_micro(p, slot, &slot->micros[i]));
-	return CT_OK;
-}
-
 /* Like broadcast_buffers of DDP: every rank starts the step with the running statistics of rank 0. */
 static enum ct_status share_statistics(ct_stepper *p, struct step_slot *slot)
 {
@@ -220,12 +144,12 @@ static enum ct_status post_work(ct_stepper *p, struct step_slot *slot)
 	CT_TRY(ct_net_post_step_args(p->s->net, slot->args));
 	CT_TRY(share_statistics(p, slot));
 	ct_reducer_begin(p->s->reducer, true);
-	CT_TRY(post_micros(p, slot));
+	CT_TRY(p->way->run(p, slot));
 	/* Where posting is doing, the collectives of the gradients are waited for here. Those of the statistics, and of
 	 * synchronized batch norm, are waited for when they are posted. */
 	CT_TRY(ct_reducer_finish(p->s->reducer));
-	if (p->s->pipe)
-		CT_TRY(ct__step_sum_scalars(p));
+	if (p->way->sum)
+		CT_TRY(p->way->sum(p));
 	if (p->s->world.id.world > 1)
 		CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_EXPOSED));
 	return post_update(p, slot);
