@@ -1,8 +1,8 @@
 /* Steps of a rank that has the whole model, in two ways.
  *
- * plain: each micro-batch is posted when the loader has delivered it, and its work reads the memory of the loader, which
- * gets this memory back when the work is done (lent.h). This is the way of CPUs, and of asynchronous devices if a step
- * has many micro-batches.
+ * plain: each micro-batch is posted when the loader has delivered it, and its work reads the memory of the loader,
+ * which gets this memory back when the work is done (lent.h). This is the way of CPUs, and of asynchronous devices if a
+ * step has many micro-batches.
  *
  * ahead: all micro-batches of a step are loaded and copied to device memory by a stream of their own, while the device
  * still computes earlier steps. The work of the step waits for these copies. Since the copies of a slot are always at
