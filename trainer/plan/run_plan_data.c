@@ -341,5 +341,9 @@ enum ct_status ct_plan_check_model(const struct ct_config *c)
 			st = ct_error_wrap("launch.pipeline=%d", (int)c->launch.pipeline);
 	}
 	ct_graph_destroy(g);
-	return st == CT_CONFIG ? ct_error_wrap("%s: error", ct_config_origin(c, key)) : st;
+	if (st == CT_CONFIG) {
+		ct_error_wrap("%s: error", ct_config_origin(c, key));
+		ct_error_because(CT_REASON_PROBLEMS);
+	}
+	return st;
 }
