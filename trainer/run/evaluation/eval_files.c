@@ -1,3 +1,8 @@
+/* Each file is built in memory and then replaces the old one as a whole. evaluation.json is written last; it has the
+ * step and the sizes that the other files belong to, and readers begin with it. Names and keys come from the user's
+ * data, so they are quoted as in RFC 4180. For the same reason a reader trusts nothing: sizes are limited before
+ * memory is allocated, and samples, classes and probabilities must be in range; a probability may be NaN after a
+ * divergence. */
 #include "trainer/run/evaluation/eval_files.h"
 
 #include <stdio.h>

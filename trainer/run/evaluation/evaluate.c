@@ -1,3 +1,12 @@
+/* The sampler gives each replica its own part of the samples, without padding. Up to EVAL_AHEAD batches are posted
+ * before the host waits for one. On an asynchronous device, the logits are copied by posted work to a buffer of the
+ * batch's slot, and are read when the batch is finished. Ranks exchange nothing while batches run, except the stages of
+ * a replica; afterwards, two all-reduces add up the predictions and the metrics.
+ *
+ * Each sample must be counted exactly once: counted and unreadable samples together must be all samples, and no row of
+ * the summed predictions may have been written twice, otherwise the evaluation fails with CT_BUG. The EMA weights are
+ * swapped in for the batches. If something fails in between, they are not swapped back, so the session must not be
+ * used for training any more. */
 #define CT_LOG_COMPONENT "eval"
 #include "trainer/run/evaluation/evaluate.h"
 

@@ -1,3 +1,8 @@
+/* The scores are computed in one pass over the rows. Mistakes are first stored as one entry for each sample, then
+ * sorted by their pair of classes, joined, and sorted again by frequency, with ties in the order of the classes: the
+ * list thus needs memory for the samples, not for all pairs of classes, and equal predictions always give the same
+ * list. The logits of a model that has diverged may be NaN. Such samples count as mistakes or hits like others, but
+ * with confidence 0, because a NaN has no bin. */
 #include "trainer/run/evaluation/predictions.h"
 
 #include <math.h>

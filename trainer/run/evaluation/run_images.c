@@ -1,3 +1,8 @@
+/* Images are read with the transforms of the run, so the report shows what the model has got: training samples in the
+ * order and with the augmentation of epoch 0, mistakes as in an evaluation. The worst mistakes are found by insertion
+ * into a list of at most MAX_IMAGES. Mistakes are shown only if the predictions have one row for each sample of the
+ * present data set. A sample that cannot be read is left out, and its error is cleared: the report must not fail
+ * because of it. */
 #include "trainer/run/evaluation/run_images.h"
 
 #include <math.h>

@@ -1,3 +1,9 @@
+/* The causes are tested in a fixed order, because one of them can look like another. Other programs come first: a peer
+ * without a CPU looks like slow communication. Then the largest of three shares of the step time decides, if it
+ * exceeds its limit: waiting for data, waiting for the slowest rank, and communication. The communication share is
+ * taken from the rank that waited least, since the wait of any other rank includes waiting for that one. If even this
+ * wait is longer than the sum of the gradients can take on a working system, the cause is not communication, but
+ * something that delays the ranks in turn. If no share is large, the run is bound by compute. */
 #include "trainer/run/metrics/bottleneck.h"
 
 #include <math.h>

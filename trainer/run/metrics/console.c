@@ -1,3 +1,11 @@
+/* The live lines are drawn without leaving a trace: the cursor goes back to their start after each drawing, and
+ * anything that prints erases them first. Other threads may log at any time. They erase the lines through a callback of
+ * the log, under its lock, and `drawn` is exchanged atomically, so that only one of them does it; the next drawing
+ * brings the lines back. Nothing else of a console may be used by two threads.
+ *
+ * The line of an epoch is held back until the evaluation that may follow it, the next training step, or the end, so
+ * that both fit on one line. A bottleneck report is printed only when the bottleneck differs from that of the epoch
+ * before. */
 #define CT_LOG_COMPONENT "console"
 #include "trainer/run/metrics/console.h"
 

@@ -1,3 +1,8 @@
+/* The order is always metrics.jsonl, TensorBoard, console: what the user sees is already in the files. A line is a
+ * single write to a file opened for appending, so a crash leaves at most the last line incomplete, which the next
+ * resume removes. Lines are not synced one by one; those of checkpoints and the end are, so that metrics.jsonl is not
+ * older than the newest checkpoint after a crash of the machine. After each line, the path must still lead to the open
+ * file, since a file that was removed or replaced would swallow the rest of the run. */
 #define CT_LOG_COMPONENT "metrics"
 #include "trainer/run/metrics/metrics.h"
 

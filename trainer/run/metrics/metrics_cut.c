@@ -1,3 +1,8 @@
+/* The file is read twice if something must be dropped. The first pass only counts; most files need no change, and then
+ * nothing is written. The second pass copies the lines that stay to a temporary file, which is synced and renamed over
+ * the original, and the directory is synced after that: a crash leaves either the old or the new file. Memory is
+ * bounded by the longest line and one chunk, because the metrics of a long run may be large. A line without a step
+ * stays. A line over 16 MiB is an error, so a file that is something else is not rewritten. */
 #define CT_LOG_COMPONENT "metrics"
 #include "trainer/run/metrics/metrics_cut_impl.h"
 

@@ -1,3 +1,7 @@
+/* The values are kept as sums of `per` values each in 2 * CT_SPARK_MAX elements. When all are full, neighbors are
+ * merged and `per` doubles, so at least CT_SPARK_MAX elements are in use after the first merge, and memory stays
+ * constant for any number of steps. Only the last element may hold fewer than `per` values. Drawing divides the
+ * elements evenly among the columns and scales their means to the range of all columns. */
 #include "trainer/run/metrics/spark.h"
 
 #include <math.h>

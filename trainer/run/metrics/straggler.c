@@ -1,3 +1,7 @@
+/* A step takes the same time on all ranks, because they wait for each other, so the durations of steps do not show
+ * which rank is slow. The busy times without the waits do. The rank with the longest one is compared with the median
+ * of the others, which an outlier among many ranks hardly moves. Its phase is the one with the largest excess over the
+ * others. Its bucket is the first one where at least half of the delay has already been built up. */
 #include "trainer/run/metrics/straggler.h"
 
 #include <stddef.h>

@@ -1,3 +1,10 @@
+/* The few protobuf messages that are needed are encoded by hand. Field numbers and wire types come from event.proto
+ * and summary.proto, and a record is built in a buffer of fixed size, except for the larger values of tb_summary.c.
+ * TensorBoard stops reading a file at an incomplete record, so a record that could not be written completely is cut
+ * off again. File names have seconds and the host, as in TensorFlow; a number is appended if such a file exists,
+ * because two runs must never write to the same file. A resumed run begins with a session start, which makes
+ * TensorBoard drop events of later steps in older files. Integers are written in the byte order of the machine, which
+ * must be little-endian. */
 #include "trainer/run/metrics/tb_events_impl.h"
 
 #include <errno.h>

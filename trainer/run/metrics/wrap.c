@@ -1,3 +1,6 @@
+/* A line is broken at a gap between words, and only if it already has a word after its indent, so a long word such as
+ * a path is never cut. Columns are counted, not bytes: continuation bytes of UTF-8 and color sequences (ESC [ ... m)
+ * take up none. The text of a line keeps its own gaps, so tables stay aligned. */
 #include "trainer/run/metrics/wrap.h"
 
 #include <string.h>

@@ -1,3 +1,9 @@
+/* The arrays of struct ct_whole have the tensors of the complete graph in the order of its nodes. A stage consists of
+ * consecutive nodes, so its values are one range of each array, and all ranks compute the same ranges from the
+ * complete graph. Rank 0 copies its own stage and then exchanges one range after the other with the ranks 1 to P - 1,
+ * group by group; each of them has memory for one group only. Both sides must list the groups (weights, optimizer
+ * states, EMA) in the same order. The values are exchanged in the logical layout, so that a checkpoint does not depend
+ * on the engine or on the number of stages. Messages are sent and received one at a time. */
 #include "trainer/run/pipeline/gather.h"
 
 #include <string.h>

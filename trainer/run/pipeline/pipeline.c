@@ -1,3 +1,9 @@
+/* The graph of the first image size determines where the model is cut. Later sizes use the same cuts, so the
+ * parameters of a stage never change. Each end of a stage has one buffer for values and one for gradients, which is
+ * enough because every transfer is waited for before the next pass; only inputs are kept for each micro-batch in
+ * flight on a CPU, whose backward pass reads them again. A new image size may replace the buffers, but never makes
+ * them smaller. If a message fails, the others of the transfer are waited for, too, since only that releases them, and
+ * the first error is reported. */
 #include "trainer/run/pipeline/pipeline.h"
 
 #include <string.h>
