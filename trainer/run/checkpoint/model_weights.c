@@ -1,3 +1,9 @@
+/* A file is matched completely before a value is changed, so a refusal leaves the net as it was. EMA weights are
+ * preferred in a directory because evaluations have used them. They are in the optimizer's file, which need not exist
+ * if the config in the checkpoint says that there are none. Only the file that is read is verified. A match is doubtful
+ * if tensors outside of the head are missing: such a run would start from random values, so this is a warning and not
+ * only a line of the log. Retention may delete a checkpoint while it is opened; ct_checkpoint_use then resolves the
+ * name again. */
 #define CT_LOG_COMPONENT "weights"
 #include "trainer/run/checkpoint/model_weights.h"
 

@@ -1,3 +1,8 @@
+/* Training may change the weights as soon as this returns, so the copy is complete then: copies that the device makes
+ * are waited for, and memory that the host can see is copied by the compute threads. Memory is kept from one snapshot
+ * to the next, since pinned memory is slow to allocate. While the writer's thread reads a snapshot, its owner must not
+ * take the next one into it. Of a pipeline, the values are borrowed and not copied: they are already in host memory of
+ * rank 0 and change only at the next gather. */
 #include "trainer/run/checkpoint/snapshot_impl.h"
 
 #include <string.h>

@@ -1,3 +1,9 @@
+/* Each tensor of the model is looked up by its full name, and each name in the file must belong to one of them or be
+ * allowed. The match stores indexes into the file, so importing needs no second comparison; both must go through
+ * groups and tensors in the same order. Every kind of difference is counted, and only the first few are named. Names
+ * from a file are escaped before they are shown. Parameters are converted to the layout of the engine through one
+ * buffer for the largest tensor; tensors that do not match keep their values, because the mirrors are written back as
+ * a whole with the old contents. */
 #include "trainer/run/checkpoint/tensor_match_impl.h"
 
 #include <string.h>

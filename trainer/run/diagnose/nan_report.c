@@ -1,3 +1,8 @@
+/* All ranks search, and agree on one report: they exchange the order number of what they have found, the smallest one
+ * wins, and its rank broadcasts its report as JSON. A rank that could not search takes part with CT__NAN_UNKNOWN,
+ * because the others would wait for it. If several ranks find only finite values, the sum of their gradients was not.
+ * The run has failed already, so nothing here may replace that error: problems are warnings, and the error only gets a
+ * longer message. If all rows of a batch are bad, no sample is suspicious. */
 #define CT_LOG_COMPONENT "train"
 #include "trainer/run/diagnose/nan_report.h"
 

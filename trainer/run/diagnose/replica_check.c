@@ -1,3 +1,8 @@
+/* The fingerprint of each tensor is computed in the compute threads, and one fingerprint over all of them is
+ * exchanged. Only if the ranks differ, those of all tensors are exchanged. The first difference is searched from the
+ * input of the model to its output, since slices are stored in the order of the backward pass. The value that most
+ * ranks have is taken as right. With two ranks this is unknown, so the error then names both and blames none. No
+ * posted step may be left, or ranks would compare different steps. */
 #define CT_LOG_COMPONENT "train"
 #include "trainer/run/diagnose/replica_check.h"
 

@@ -1,3 +1,9 @@
+/* Exchanging times costs a collective, so it happens about every 0.3 s, or after 200 short steps. The number of steps
+ * until the next exchange follows from the slowest rank's step time, which all ranks have received, so all of them
+ * exchange after the same step. Rank 0 sums the values up and compares ranks once per second. A rank is reported when
+ * it was the same one three times in succession, and again only when the rank or its phase changes, so a single delay
+ * or two ranks that alternate cause no report. Busy time is what remains of the time until the last bucket without the
+ * waits for others. */
 #define CT_LOG_COMPONENT "train"
 #include "trainer/run/diagnose/straggler_watch.h"
 

@@ -1,3 +1,7 @@
+/* Values are copied to host memory and from there written one tensor at a time, so memory grows only by the largest
+ * tensor. They are those of rank 0 after the last step of the epoch, which has the same weights as all others. Images
+ * go into one grid of fixed size; those that are too large are left out. A failure is a warning, because TensorBoard is
+ * not the result of the run, and the next epoch tries again. */
 #define CT_LOG_COMPONENT "report"
 #include "trainer/run/loop/board.h"
 

@@ -1,3 +1,7 @@
+/* Each rank takes the increase of its counters since the last report: phases of its steps, statistics of its loader,
+ * and CPU times of the process and the host. One all-gather at the end of an epoch gives all ranks the values of all
+ * others, in the order of the ranks; each computes a report, and rank 0 shows its own. Counters are never reset, since
+ * the increase is enough, and the threads of the loader go on loading meanwhile. */
 #include "trainer/run/loop/epoch_times.h"
 
 #include <unistd.h>

@@ -1,3 +1,8 @@
+/* Commands run through /usr/bin/env, which sets the facts and removes what identifies this rank: a ctrain that the
+ * command starts must be a run of its own. Facts are passed in the environment and never in the text of the command, so
+ * file names and messages need no quoting. Standard error goes to the same pipe as standard output. The other ranks
+ * wait in the next collective, so the time limit is at most half of theirs, and short after a failure. No result of a
+ * command makes the run fail, and the error chain stays as it is. */
 #define CT_LOG_COMPONENT "hook"
 #include "trainer/run/loop/hooks.h"
 

@@ -1,3 +1,7 @@
+/* The training clock is the wall clock minus the excluded time. Steps of a recording end together, but their results
+ * are taken one after the other. The first of them is charged an even share of the time since the last step, and the
+ * share of the others is held back (ahead_ns) until they are added. Otherwise, an interval that ends between them
+ * would have the time of steps that it does not have. */
 #include "trainer/run/loop/meter.h"
 
 #include "base/clock.h"

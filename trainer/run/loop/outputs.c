@@ -1,3 +1,7 @@
+/* The order matters. Space is checked first, so that a run that cannot save does not start. Files that describe the
+ * run are replaced as a whole. A report of NaN values from an earlier failure is removed. Then the metrics are opened,
+ * cut at the resumed step, and get the line of the restart, if the launcher has given one, before the `run` line. The
+ * banner comes last: when the user sees it, the files are there. Only rank 0 comes here, after ct_resume. */
 #define CT_LOG_COMPONENT "worker"
 #include "trainer/run/loop/outputs.h"
 

@@ -1,3 +1,7 @@
+/* The decisions are made from results that are the same on all ranks, and their state is saved in checkpoints, so that
+ * a resumed run decides as an uninterrupted one. early_n_since is 0 before the first value that is not NaN; afterwards
+ * it is one more than the number of evaluations since the best value. A later NaN never counts as an improvement.
+ * Plateaus are not noted during the warmup, when the learning rate rises in any case. */
 #define CT_LOG_COMPONENT "train"
 #include "trainer/run/loop/patience.h"
 

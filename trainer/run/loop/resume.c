@@ -1,3 +1,11 @@
+/* Only rank 0 reads files. It finds the checkpoint, compares config, model, data and global batch with its own, and
+ * loads the tensors; then the state and all arenas are broadcast, so that every rank continues with the same bits. In a
+ * pipeline, the values go through host memory of rank 0 and from there to the stages of the first replica, each of
+ * which broadcasts them to its group. If rank 0 fails, it ends, and the others learn that from the watchdog.
+ *
+ * The number of ranks may differ from that of the checkpoint, since each global batch is the same for all. The bucket
+ * size of the checkpoint is used only for the same number of ranks, because sums have another order otherwise. After a
+ * restart, what this job has saved takes precedence over train.resume. */
 #define CT_LOG_COMPONENT "resume"
 #include "trainer/run/loop/resume.h"
 

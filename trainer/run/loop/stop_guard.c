@@ -1,3 +1,7 @@
+/* A thread waits for the signals, so that a start that hangs in a system call can still be stopped. It ends the
+ * process with _exit, because other threads may hold any lock; therefore it must run only while there is nothing to
+ * save or to close. It is ended through an eventfd, which has priority over a signal that arrives at the same time:
+ * that signal stays pending for the training loop. */
 #include "trainer/run/loop/stop_guard.h"
 
 #include <errno.h>

@@ -1,3 +1,13 @@
+/* One iteration posts step t and then takes the results of older steps until no more than the lag of the stepper are
+ * pending. Results arrive with the sum of the gradients, so all ranks see them at the same step, and with them the
+ * requests of any rank to stop, to save or to regroup. A rank must not act on its own signal before it has come back
+ * this way, or the ranks would post different collectives. The position of the run (s->state) advances when results are
+ * taken, not when work is posted.
+ *
+ * Evaluations, saves, checks and ends of epochs happen only when no posted step is left, since they read the weights of
+ * exactly one step. If a step has failed, its error is reported before anything is saved, so the earlier checkpoints
+ * stay as they are. A save copies the state; usually the writer's thread writes it, and its outcome is taken after a
+ * later step. All time that is not training is excluded from the meter. */
 #define CT_LOG_COMPONENT "train"
 #include "trainer/run/loop/train.h"
 

@@ -1,3 +1,6 @@
+/* Every rank gets the same result, notes it in its own copy of the state and thus makes the same decisions without
+ * further messages. The first evaluation is always the best so far, unless its loss is NaN. Rank 0 keeps the
+ * predictions of the best evaluation in memory and writes them once at the end of the run. */
 #define CT_LOG_COMPONENT "train"
 #include "trainer/run/loop/train_eval.h"
 

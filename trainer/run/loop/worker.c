@@ -1,3 +1,12 @@
+/* A worker first makes itself stoppable and observable (signals, log, run directory, backtraces), then creates the
+ * session, resumes, and trains. Until training begins, a stop signal ends the process at once; afterwards the loop
+ * reads the signals and saves a checkpoint. Only rank 0 locks the run directory and writes its outputs. The others must
+ * not write there before all ranks have joined if rank 0 or a launcher may still rename it.
+ *
+ * A failure leaves a log record, and an entry in the postmortem report unless our launcher writes it. What is removed
+ * at the start (backtraces, flight records) is that of an earlier failure. CT_INTERRUPTED is a normal end on which all
+ * ranks have agreed. Requeuing the Slurm job comes last, when the lock has been released and everything is on disk,
+ * because Slurm then ends this process. */
 #define CT_LOG_COMPONENT "worker"
 #include "trainer/run/loop/worker.h"
 

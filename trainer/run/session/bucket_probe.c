@@ -1,3 +1,9 @@
+/* All-reduces of growing size are timed: each size is four times the last one, from 64 KiB to the gradients or 64 MiB.
+ * The shortest of up to five repetitions counts, after one that warms up. How often a size is repeated, or whether the
+ * measurement ends, is predicted from the size before, so that the total stays within BUDGET_NS. Clocks differ between
+ * ranks, and they must post the same collectives: rank 0 decides each number of repetitions, and at the end the size,
+ * and broadcasts it. A time that is shorter than that of a smaller size is noise, and is raised to it. The gradients
+ * are zero and stay zero. */
 #include "trainer/run/session/bucket_probe.h"
 
 enum { FIRST_BYTES = 64 << 10, GROWTH = 4, LAST_BYTES = 64 << 20, REPEATS = 5 };

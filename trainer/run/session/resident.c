@@ -1,3 +1,8 @@
+/* Data sets are copied if the batches can be computed from descriptions of rows and if they fit: with
+ * data.on_device=auto into a quarter of the free memory; programs are compiled later and need memory, too. Memory is
+ * allocated for all data sets or for none. A lack of memory with `auto` means that they stay on the host; with `on`, it
+ * is an error. The copy goes through one pinned buffer, and waits for each part before the buffer is filled again. The
+ * loader and the transforms decide the random choices in both cases, so results do not depend on where the data is. */
 #define CT_LOG_COMPONENT "data"
 #include "trainer/run/session/resident.h"
 

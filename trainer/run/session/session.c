@@ -1,3 +1,11 @@
+/* A session is built in the order in which its parts need each other, and users are destroyed before what they use;
+ * watchdog and communicators point into it, so it must not be moved. The data is opened by a thread while this one
+ * joins the world and opens the engine. A failure on the way destroys what exists, after it has been reported to the
+ * other ranks, and leaves *out zeroed.
+ *
+ * Memory may be freed only when no posted work uses it. After a failure that work may wait for ranks that are gone.
+ * ct_session_drain therefore waits for one second, then reports the failure and aborts the collectives. The watchdog is
+ * told before the world is left, and communicators are removed from it before they are closed. */
 #include "trainer/run/session/session.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/* Reading the lists of a large data set may take as long as waiting for the other ranks, so both happen at the same
+ * time. Only the thread touches struct ct_data_opening until it has been joined. An error is stored with the struct,
+ * because error chains belong to threads, and is restored in the thread that joins. If one of the two sets fails, the
+ * other one is closed: the caller gets all of them or none. */
 #include "trainer/run/session/session_data.h"
 
 #include "base/clock.h"

@@ -1,3 +1,9 @@
+/* The step scalars lie directly after the gradients, and the last fp32 bucket is extended over them, so a step needs no
+ * collective of its own for loss and requests. If the last bucket has another type, one bucket is added for them. In a
+ * pipeline the scalars are summed over all ranks but gradients only over those of a stage, so they stay apart. The
+ * memory comes from the communicator if it allocates the kind that the device uses, so that nothing is copied. The
+ * buckets change only before the first step: when the measured size differs from the usual one, or when a checkpoint
+ * contains the size of the earlier run. Then the reducer is created again; the memory and its addresses stay. */
 #include "trainer/run/session/session_reducer.h"
 
 #include "base/mem.h"

@@ -1,3 +1,12 @@
+/* The ranks agree twice: on version and config before the communicator is opened, since the config chooses its kind,
+ * and on model, data and layout before the first gradient is summed. Without the second check, ranks with different
+ * files would train on silently. Both go through the store of the world, with the timeout of the rendezvous. If it
+ * passes, the cause is looked up in the heartbeats of the members, so that the error names the late rank and not only a
+ * missing key. Two ranks on one GPU are found by its UUID: each rank counts itself at a key with this UUID.
+ *
+ * Synchronized batch norm on an asynchronous device gets a communicator of its own, because its sums run in another
+ * stream than the buckets, and collectives of one communicator must have one order. Staged collectives share one, and
+ * sum_statistics orders them. */
 #include <stdio.h>
 #include <string.h>
 

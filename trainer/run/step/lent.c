@@ -1,3 +1,7 @@
+/* The batches form a ring in the order in which they were borrowed. An event after the work of each batch tells when
+ * it has been read, and batches are returned in that order. ct_lent_posted makes room at once if the ring is full, so
+ * ct_lent_next never has to. After a failure, posted work may wait for other ranks, and a lent batch cannot be freed
+ * while it is read: the release waits for up to one second in all, warns, and keeps the first error. */
 #define CT_LOG_COMPONENT "loop"
 #include "trainer/run/step/lent.h"
 

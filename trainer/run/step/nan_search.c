@@ -1,3 +1,11 @@
+/* The passes of the failed step are run again with the same samples, augmentation and dropout masks, and with the
+ * weights as they are: the failed update has not changed them. The order of the search is that of the computation: for
+ * each node its parameters, its running statistics and its value, then the loss, then the gradients. The first place is
+ * the cause, and later ones follow from it. Values that the engine has fused away cannot be read; the next node shows
+ * them.
+ *
+ * All ranks search at the same time and run all passes, even after a find, since the passes may contain collectives.
+ * Memory may be scarce after a failure, so only one value at a time is copied, and large ones are skipped. */
 #define CT_LOG_COMPONENT "train"
 #include "trainer/run/step/nan_search.h"
 

@@ -1,3 +1,7 @@
+/* All micro-batches of a slot lie in one allocation, at offsets that follow from the largest sizes. Arrays that a
+ * batch does not have keep their place, so addresses depend only on the micro-batch. A recording contains these
+ * addresses: when the memory grows, which happens only with another size of the images, recordings have to be made
+ * again. Nothing waits before a copy, because the slot is free; an event makes the compute stream wait after it. */
 #include "trainer/run/step/step_input.h"
 
 enum { ALIGN = 256 };
