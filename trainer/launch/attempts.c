@@ -1,3 +1,10 @@
+/* The loop of the launcher: make an attempt, decide, wait, make the next one. Only the launcher that leads the job
+ * decides. The others make the same bookkeeping, in case one of them has to take its place, and go on with attempts as
+ * long as the leader does. A stop signal always ends the loop. While it waits after a failure, the leader holds the
+ * lock of the run directory, so that no other run can start in it. The reason for a failure is printed and recorded
+ * before the error chain is cleared. What rank 0 of the next attempt needs to know, such as the line about the restart,
+ * is passed to it in environment variables. Attempts to regroup with more nodes count as attempts, but not as
+ * restarts. */
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/attempts_impl.h"
 

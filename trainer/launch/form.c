@@ -1,3 +1,7 @@
+/* The node that leads always takes part; nodes are dropped from the end of the others until batch.global can be divided
+ * among the ranks. The global batch never changes, so training continues with the same samples on any number of nodes.
+ * Waiting ends at once when all nodes are there, after join_wait when they are enough, and at the deadline in any case.
+ * A node is there as long as its launcher is connected to the store. */
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/form.h"
 

@@ -1,3 +1,13 @@
+/* A store belongs to one attempt. With restarts, its run id depends on the number of the attempt, so ranks of an
+ * earlier one are refused. The launcher that leads the job starts the server, checks that the other nodes will reach
+ * it, and publishes which ranks each node has; the others read that before they start a rank. If the number of nodes
+ * may change, the leader first selects the nodes. While it has too few of them, it gives the lock of the run directory
+ * away for a moment, since this host may be the one that has lost its network. If another launcher then leads the job,
+ * it closes its store and begins again as a follower.
+ *
+ * Nodes without the secret wait for it, because node 0 creates it. At the end the server must run until all ranks have
+ * left and until the waiting launchers have read the result. Functions that report keep the error chain of the
+ * caller. */
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/job_store.h"
 

@@ -1,3 +1,10 @@
+/* RUN/leader is replaced only by a process that holds RUN/lock and has read, under this lock, the number that it wants
+ * to replace. So of several launchers only one succeeds, as with compare-and-swap, and the others see a new number and
+ * follow it. A launcher considers the leader lost when its store has been silent for LOST_NS and RUN/lock has been free
+ * for FREE_NS in a row; a rank 0 that runs would hold the lock. Nodes wait for different times, so that usually the
+ * first node that is left takes over. Only a launcher that has taken part in the last attempt, or in none, may lead,
+ * and one other than node 0 only if it knows an address at which it was reached. The new leader inherits the number of
+ * restarts and the newest save before the job, so a job does not get more restarts by losing its leader. */
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/leader.h"
 

@@ -1,3 +1,7 @@
+/* The lines of several ranks must not mix. Each pipe has a buffer, and only complete lines are printed, each with a
+ * single call. A line that does not end is printed when it is longer than LONGEST_LINE, so a rank cannot fill the
+ * memory of the launcher, and at the end of the stream. The live line of rank 0 is erased first, because rank 0 writes
+ * directly to the terminal and draws it again. */
 #include "trainer/launch/lines.h"
 
 #include <errno.h>

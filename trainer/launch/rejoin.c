@@ -1,3 +1,10 @@
+/* Three keys of the store carry the protocol: the attempt with its number and ranks, the end of the job with its error,
+ * and a counter of the launchers that have read the end. The leader waits for this counter for a limited time, and then
+ * leaves in any case. A follower tries connections one after the other. A spare node stays connected, since the leader
+ * counts nodes by their connections, and sees an attempt with ranks for it, the end, or a failure. It takes part only
+ * in an attempt that it has not seen: another process of the leader, another host or another number. The timeout runs
+ * only while there is no store, so a job may run for days while a spare node waits. Values come from the network and
+ * are checked. Each call blocks for at most a fraction of a second, so that stop signals are noticed. */
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/rejoin.h"
 

@@ -1,3 +1,7 @@
+/* A crash loop is recognized by rank and step of successive failures: one that occurs again at the same place will most
+ * likely do so a third time. A failure at an unknown rank or step is never a loop. The order of the tests decides what
+ * the user reads: useless, then loop, then used up. The delay grows while the job makes no progress and starts again
+ * from one second when a later step was reached. */
 #include "trainer/launch/restart.h"
 
 #include "base/clock.h"

@@ -1,3 +1,9 @@
+/* The thread connects, then waits in ct_store_watch for the failure record; the launcher's main loop learns of it from
+ * an eventfd. All that both use is protected by `lock`, except the connection, which belongs to the watcher and may be
+ * used until the thread has been stopped. A report that comes before there is a connection is kept, and sent by the
+ * thread as soon as there is one; only the first such report is kept. `connected` decides under the lock who sends, so
+ * no report is lost or sent twice. Stopping gives a report that waits one more second. A refusal by the store becomes
+ * the failure of the run, because the ranks of this node will be refused, too. */
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/store_watch.h"
 

@@ -1,3 +1,8 @@
+/* The store is asked every half second which ranks have joined. On a terminal the text replaces itself; it is drawn so
+ * that the cursor stays in the first column, and other output can follow at any time. Elsewhere a line appears when the
+ * text has changed, and otherwise at intervals that double, so a log does not fill up in a long wait. Nothing is
+ * printed if all nodes join quickly. An unreachable store is not an error here: the line says why, and the ranks have
+ * their own timeouts. */
 #include "trainer/launch/waiting.h"
 
 #include <stdio.h>

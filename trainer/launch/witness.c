@@ -1,3 +1,8 @@
+/* Black boxes are shared memory that outlives the rank that writes it, so they tell what a rank did that was killed.
+ * They are not necessary: ranks start without those that cannot be created. The states of processes are read before the
+ * launcher kills them; a state that is not 0 therefore marks a rank that did not end by itself. A SIGKILL that did not
+ * come from the launcher is the kernel's if the counter of the control group has grown since the start. Reporting keeps
+ * the error chain, and adds only a hint. */
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/witness.h"
 

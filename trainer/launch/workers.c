@@ -1,3 +1,8 @@
+/* A child calls only async-signal-safe functions between fork and exec, because the launcher has threads; its
+ * environment is therefore built before the fork. PR_SET_PDEATHSIG ends it with the launcher, and the check of the
+ * parent closes the gap before that call. Every descriptor is close-on-exec, and the child clears that flag for those
+ * that it needs. An error arrives as one struct in a single write, which a pipe does not divide. A worker is reaped
+ * exactly once, after its remaining output has been read. */
 #include "trainer/launch/workers_impl.h"
 
 #include <errno.h>

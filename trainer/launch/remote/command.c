@@ -1,3 +1,8 @@
+/* The command must mean the same in every shell of a user, including csh, so each word is quoted by itself and only
+ * `cd`, `&&` and `exec env` are used. Variables and the secret do not appear in it, because other users can see the
+ * arguments of processes: they are written to the standard input (trainer/launch/remote/control.h). All of them must
+ * fit into the pipe, since nothing reads it before ctrain runs on the host; more is an error before anything is
+ * started. ssh never asks for a password, and its own keep-alive notices a host that is gone. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,9 @@
+/* Standard input is moved to another descriptor and replaced by /dev/null, because children must not read from it. The
+ * variables are read before any thread starts, since setenv is not safe with threads. Then a thread turns lines into
+ * signals to this process, so that stopping works as if the user had sent them here. It waits until a signal was taken
+ * before it sends the next one: two pending signals of the same number become one, and the second request to stop would
+ * be lost. Empty lines only show that the other side lives. Silence and the end of the input mean the same, since a
+ * broken connection may not be reported for a long time. */
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/remote/control.h"
 

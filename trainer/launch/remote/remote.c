@@ -1,3 +1,10 @@
+/* Each host is one child process, ssh or a shell, in a process group of its own, so that Ctrl-C reaches it only through
+ * this process. Its input carries variables, signals and a beat; its output is merged line by line. The first host that
+ * fails starts a deadline, after which stronger means follow step by step: a signal, a second one, the end of the
+ * input, SIGKILL of the connection. A host that could not start ctrain ends the others at once, because the run cannot
+ * begin. Writing never blocks: the pipe is larger than all that is written before a host reads, and a write that fails
+ * closes the input. The error is that of the host that failed first, unless this was only a consequence of another
+ * failure. */
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/remote/remote.h"
 

@@ -1,3 +1,8 @@
+/* What is known comes from three places, each of which may be missing: the line that Slurm prints for the job, the last
+ * bytes of its log, and the last bytes of metrics.jsonl. A field or file that cannot be read is left out and its error
+ * is cleared. The run directory is in the comment of the job; in a job array, %a in it stands for the index of the
+ * task. The last line of metrics.jsonl may be incomplete while the run writes it, so lines are tried from the end. Log
+ * lines are escaped before they are shown. */
 #include "trainer/launch/slurm/job_status.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/* Values of #SBATCH lines are not parsed by a shell, and Slurm does not treat quotes as a shell does, so values with
+ * spaces or quotes are refused there. Words of the srun command are quoted for the shell. The user's command line
+ * appears only in a comment, escaped, so that it cannot start a new line. The comment of the job holds the run
+ * directory, by which `ctrain slurm status` finds the job again. */
 #include "trainer/launch/slurm/script.h"
 
 #include <ctype.h>
