@@ -1,3 +1,6 @@
+/* An earlier run is never deleted; it is renamed, under its lock, so that a run in progress is not moved. Write access
+ * is tested by writing, since permissions alone do not tell it on network file systems. Both happen before any rank
+ * starts to work, so that a mistake costs seconds and not an epoch. */
 #define CT_LOG_COMPONENT "run"
 #include "trainer/job/run_dir.h"
 

@@ -1,3 +1,13 @@
+/* Two locks keep a second run away: one on RUN/lock, which has the contents, and one on the directory itself, which
+ * still holds if a user deletes RUN/lock. Both are locks of the kernel and end with the process, so nothing is left
+ * over after a crash; the file stays and only its contents are replaced. Who holds the lock checks from time to time
+ * that RUN/lock is still its file.
+ *
+ * A later start of the same Slurm job must not wait for processes of an earlier one, which may live on an unreachable
+ * node. It replaces RUN/lock by a file that is locked already, by rename, and then makes the work of the earlier start
+ * harmless: unfinished checkpoints are removed, and metrics.jsonl is replaced by a copy, so what the old process writes
+ * goes to a file without a name. The number of saves before the job goes from each start to the next through the
+ * file. */
 #define CT_LOG_COMPONENT "run"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,8 @@
+/* Stop signals are blocked in all threads and read from a signalfd, so the code that handles them runs in an ordinary
+ * thread and may do anything. The mask is inherited by threads and over fork and exec; therefore signals must be
+ * blocked before the first thread is started. A child keeps the stop signals blocked until the new program has its own
+ * descriptor, so none gets lost in between; all others are unblocked. The kernel protects PID 1 from signals with
+ * default dispositions, so there real handlers are set, which only end the process. */
 #include "trainer/job/signals.h"
 
 #include <errno.h>

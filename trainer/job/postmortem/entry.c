@@ -1,3 +1,7 @@
+/* The signal handlers of a rank may call only async-signal-safe functions, so they write addresses and the memory map
+ * of their process; names are found here, by another process, when the report is made. All frames but the first are
+ * return addresses, which point after the call. The black box is read while its rank may still write it: numbers are
+ * atomic, and the text of its phase is copied and terminated here. What is missing is left out of the entry. */
 #include "trainer/job/postmortem/entry.h"
 
 #include <signal.h>

@@ -1,3 +1,7 @@
+/* The kernel counts the processes that it kills in a control group. The group of this process may have no such file,
+ * for example if a container shows only a part of the tree, so the groups above it are tried as well. Limits apply on
+ * all levels, so the lowest one counts. Values of a missing limit are recognized: "max" in version 2, and a huge number
+ * in version 1. */
 #include "trainer/job/postmortem/oom.h"
 
 #include <limits.h>

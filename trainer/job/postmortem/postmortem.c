@@ -1,3 +1,9 @@
+/* The launchers of several nodes write the same two files, one after the other under a lock of the directory: each
+ * reads what is there, adds its ranks and replaces both files as a whole. A new entry of a rank replaces an older one.
+ * The first known failure stays, unless it does not name a rank. A report that is older than the start of this attempt
+ * is not merged, but overwritten; as the clocks of hosts differ, this is decided with the clock of the file system. If
+ * the lock cannot be taken within two seconds, the report is written without it: an incomplete report is better than
+ * none. */
 #define CT_LOG_COMPONENT "report"
 #include "trainer/job/postmortem/postmortem.h"
 

@@ -1,3 +1,8 @@
+/* Slurm is asked by running its own programs, with a deadline, because a busy controller may not answer. `scontrol show
+ * job` prints NAME=VALUE pairs whose values may contain spaces, so a value ends where the next word is a capitalized
+ * name with an equals sign. A job is requeued only in states in which it has not been cancelled by a user: Slurm shows
+ * COMPLETING both after a cancellation and after the time limit, and the reason tells them apart. If Slurm does not
+ * answer, the time left comes from the environment, which does not follow later changes of the limit. */
 #define CT_LOG_COMPONENT "slurm"
 #include "trainer/job/slurm/job.h"
 

@@ -1,3 +1,8 @@
+/* A thread asks for the remaining time, and sleeps until the margin is reached or for ten minutes, whichever comes
+ * first; thus a changed limit is noticed, and Slurm is asked once more directly before the signal. An unknown time is
+ * asked for again after a minute and never stops the run. The signal goes to this process like one from Slurm, so there
+ * is only one way to stop a run. The thread sleeps on a condition variable, through which ct_slurm_limit_stop wakes
+ * it. */
 #define CT_LOG_COMPONENT "slurm"
 #include "trainer/job/slurm/limit.h"
 
