@@ -1,3 +1,8 @@
+/* Only the settings of libraries that the run may use are checked: those of dist.backend, or with `auto` those that
+ * this choice could become. The launcher checks them before it starts ranks, and each rank checks them again, because
+ * the hosts of a run may differ. All ranks write the settings to their log files, but one of each host prints the
+ * warnings. NCCL's log is opened early, without a look for GPUs: their driver may start threads, before which signals
+ * must have been blocked. */
 #include "trainer/plan/comm_settings.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* Slurm may give a task its CPUs without binding it to them, so the affinity of the process can be larger than its
+ * share: the smaller of both counts. A task may be one rank, or may start all ranks of its node. The CPUs of a task are
+ * divided by the number of ranks only in the second case. Variables that are not positive numbers are ignored. */
 #include "trainer/plan/cpus.h"
 
 #include <stdlib.h>

@@ -1,3 +1,9 @@
+/* The kind of device is chosen first: by the config, by an engine that computes on one kind only, or automatically. The
+ * automatic choice takes the CPU, and keeps the reason, if ranks would have to share GPUs, since this is rarely what a
+ * user wants; a config that lists a GPU twice asks for it. Then GPUs are listed: those of the config, or all that
+ * ctrain can use. A GPU that cannot be used is skipped with its reason, if it was not listed. Nothing here opens a
+ * device, because that would occupy memory of a GPU in the launcher. A failure to look for GPUs is not reported here;
+ * the function that opens the device does it. */
 #include "trainer/plan/devices.h"
 
 #include <stdio.h>

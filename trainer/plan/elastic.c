@@ -1,3 +1,8 @@
+/* The global batch is fixed, so with fewer nodes each rank has more samples in a step, which may not fit into memory.
+ * More micro-batches keep each of them at most as large as with all nodes; their number must divide the samples of a
+ * rank evenly. It is searched upward from train.accumulate and ends at the latest with one sample in a micro-batch. A
+ * run is refused before it starts only if no possible number of nodes divides the global batch; which numbers do is
+ * looked at again whenever nodes are selected. */
 #include "trainer/plan/elastic.h"
 
 #include "trainer/plan/run_plan.h"

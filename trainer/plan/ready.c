@@ -1,3 +1,8 @@
+/* The backward pass runs from the last node to the first, so the gradient of a parameter is final when the costs of its
+ * node and of all later ones have been spent. The fraction of the total cost stands for the fraction of the time. Only
+ * convolutions and linear layers are counted: they take most of the time, and each of the two gradients costs about as
+ * much as the forward pass. The last slice need not reach 1 exactly where the pass ends, because nodes before it may
+ * cost something, too. */
 #include "trainer/plan/ready.h"
 
 #include "base/mem.h"

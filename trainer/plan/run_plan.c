@@ -1,3 +1,9 @@
+/* The plan is computed from the config, the number of replicas and what is known of the data, and from nothing else:
+ * all ranks compute the same plan, `ctrain plan` shows it without training, and tests need no device. It has no side
+ * effects. Parts build on each other in this order: batch, steps, optimizer, schedule, net, data. Whatever would fail
+ * later on some rank, or only in the last step of an epoch, is refused here, for example a last batch that leaves a
+ * rank without samples with synchronized batch norm. Numbers of steps come from epochs by rounding, in one function, so
+ * that warmup, steps and milestones agree. */
 #include "trainer/plan/run_plan.h"
 
 #include <math.h>
