@@ -1,3 +1,10 @@
+/* Values are stored in the order of their precedence, from the innermost base to the named file and the command line,
+ * so that a later one replaces an earlier one. The environment comes last, but only sets keys that the command line has
+ * not set: some variables are used only if launch.nodes is above 1. All problems are collected and reported together.
+ * If a file could not be read, the checks that involve several keys are skipped, since they would report what only
+ * follows from this. A chain of `base:` is limited and must not come back to a file, which is recognized by its real
+ * path. What is returned is either a complete config or none; ct_config_salvage is the exception, for a node that must
+ * still be able to report its failure. */
 #include "trainer/config/config.h"
 
 #include <limits.h>

@@ -1,3 +1,8 @@
+/* Problems are formatted when they are added, so nothing needs to be kept but one text. The line below a problem is
+ * found through the name of the file and the position in `where`; places that are no positions in a known file get
+ * none. Columns count characters, and the mark is placed by the width of what is shown, in which a control byte may
+ * take four columns. Everything from files is escaped. Only the first CT_MAX_PROBLEMS are shown, but all are
+ * counted. */
 #include "trainer/config/problems_impl.h"
 
 #include <stdlib.h>

@@ -1,3 +1,9 @@
+/* libyaml's events are turned into nodes by recursion, whose depth is limited. The document owns all nodes in one list,
+ * and aliases share them, so freeing needs no reference counts. A file of a few lines can stand for a huge tree through
+ * aliases of aliases; therefore each node has a weight with aliases expanded, and the sum is limited before anything
+ * walks the tree. An anchor without a node is still being read, so an alias to it would be recursive. Bytes are checked
+ * before libyaml sees them: later code can rely on valid UTF-8 without control characters. A problem adds a line to the
+ * list, and CT_CONFIG only ends the reading; the caller sees CT_OK or CT_NOMEM. */
 #include "trainer/config/yaml_events_impl.h"
 
 #include <stdio.h>
