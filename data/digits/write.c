@@ -1,3 +1,8 @@
+/* Each sample has a random generator of its own, keyed by the seed and the number of the sample, so threads may draw
+ * chunks in any order. Samples of the test set have numbers that no training set has. All targets are checked before
+ * anything is drawn or written: a file may be replaced only if its gzip comment shows that it was drawn here, and a
+ * file under another spelling that the reader would prefer is an error. A split is built in memory as complete IDX
+ * files. */
 #include <string.h>
 
 #include "base/file.h"

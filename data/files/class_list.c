@@ -1,3 +1,8 @@
+/* The first line decides whether all lines begin with an index; a line that does not follow is an error, because a
+ * guess for each line would hide mistakes. A WordNet id is recognized by its form and becomes the id, the rest the
+ * name. Every class from 0 to the highest must be named exactly once. Ids are kept as they are, for comparison with
+ * directories, and names are escaped, for display. A sorted copy of the ids serves the search; of equal ids,
+ * ct_class_list_duplicate finds the first. */
 #include "data/files/class_list.h"
 
 #include <stdint.h>

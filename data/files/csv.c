@@ -1,3 +1,8 @@
+/* The text is split in place: fields are terminated where their delimiter was, which has been read by then, and quotes
+ * are removed by moving characters forward. So nothing is copied, and fields live as long as the text. The text ends
+ * with a NUL, and a NUL inside of it is refused, so every loop ends there without counting. Lines are counted also
+ * inside of quotes, for messages. If the text is only the start of a file, a record that ends inside of quotes is not
+ * an error but is left out. */
 #include "data/files/csv.h"
 
 #include <string.h>

@@ -1,3 +1,9 @@
+/* Open files form a list by last use; those with users are skipped when one has to be closed. Files are opened without
+ * the lock, because a network file system may be slow, so two threads may open the same file; the second one then
+ * closes its descriptor. If the process has no free descriptor, a thread closes an idle file or waits for one. n_busy
+ * counts threads that may return a file; the last one does not wait but fails, so the threads cannot all wait for each
+ * other. The limit max_open may be exceeded for a moment by threads that open at the same time; ct_file_pool_put
+ * corrects this. */
 #include "data/files/file_pool.h"
 
 #include <errno.h>

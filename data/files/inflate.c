@@ -1,3 +1,9 @@
+/* The memory for the content is bounded by what the caller expects, never by what the file claims, and a file that is
+ * far too large for its content is refused before it is read. Each member's header is parsed by zlib, which knows all
+ * optional fields; libdeflate then inflates the data in one call, and checksum and length are compared here. The
+ * checksums of members are combined into that of the content. A compressed file is read into memory once, and remains
+ * there for a second call. Opening checks only the first two bytes, so errors in the rest are found by
+ * ct_inflate_body. */
 #include "data/files/inflate.h"
 
 #include <errno.h>

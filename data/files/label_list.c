@@ -1,3 +1,8 @@
+/* Columns are found by their names, which differ between programs: case and separators are ignored, and usual names are
+ * tried from the most specific to the least. If only one of two necessary columns is known and one column is left, it
+ * is the other one. Paths come from a file of unknown origin: they are cleaned in place, and a path that leads out of
+ * the directory is refused. Every problem names file and line. Strings point into the text, which the list owns. The
+ * start of a file can be parsed alone, to find out whether it is such a list at all. */
 #include "data/files/label_list.h"
 
 #include <ctype.h>

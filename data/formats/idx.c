@@ -1,3 +1,8 @@
+/* Images and labels are loaded completely and checked once, so that reading a sample cannot fail later. Sizes in the
+ * header are multiplied with overflow checks and compared with the limit on memory and with what the file can contain,
+ * before memory is allocated. Header and content are inflated by one call into one block, in which the content begins
+ * at an aligned address. The digest consists of sizes and CRC-32s, which are computed while loading. Errors that
+ * suggest a damaged or wrong file get a hint to download it again. */
 #include "data/formats/idx_impl.h"
 
 #include <stdio.h>

@@ -1,3 +1,8 @@
+/* The class list comes from the first of these that exists: the file that the config names, a classes.txt, the
+ * directories of the training data, the directories themselves. A list that the config names must contain every
+ * directory. A classes.txt may have been put there for another purpose, so it is dropped with a warning if it is
+ * invalid or lacks a directory. Evaluation data takes the classes of the training data, so labels mean the same in both
+ * sets even if it has no images of some class; a class that only it has is an error. */
 #include "data/formats/imagefolder_classes_impl.h"
 
 #include <string.h>

@@ -1,3 +1,12 @@
+/* Rows name images with or without their suffix. All images of the listed directories are therefore sorted by their
+ * path without suffix, and each row is searched by its exact path first, then as a path without suffix; several matches
+ * are an error. row_of then gives the row of each image, so samples keep the order of the directory scan and do not
+ * depend on the order of the list.
+ *
+ * Rows of all parts are matched, not only those of this set: an image with two labels, or in two parts, is a mistake
+ * that would falsify the accuracy. Test rows are an exception, as their images may be missing. The classes are always
+ * those of the training rows or of a class list. Leading zeros of labels do not matter with a class list, or if all
+ * labels of the training data are numbers. */
 #include "data/formats/imagefolder_labels_impl.h"
 
 #include <stdlib.h>

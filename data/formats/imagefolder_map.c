@@ -1,3 +1,8 @@
+/* The label is the last word of a line, since file names may contain spaces. Labels are numbers only if all of them
+ * are; otherwise they are ids, which a class list must contain, or which become the list in sorted order. Lines are
+ * sorted by file for the search, and a file that is listed twice is an error. Lines are marked when their file is
+ * found, so those that remain name files that do not exist; they are reported as skipped samples and do not make the
+ * set unusable. */
 #include "data/formats/imagefolder_map_impl.h"
 
 #include <stdlib.h>

@@ -1,3 +1,8 @@
+/* Directories are read depth first. Each level knows its parents by device and inode, so that a link to one of them
+ * does not lead into an endless loop; other links are followed. Entries come in the order of the file system, which
+ * differs between hosts, so the result is sorted at the end, by directory and then by name as in torchvision: the
+ * indexes of samples must be the same on all ranks. Paths are stored one after the other in one string, because a data
+ * set may have millions of them. Threads take class directories one by one, each with a result of its own. */
 #include "data/formats/imagefolder_scan.h"
 
 #include <dirent.h>

@@ -1,3 +1,7 @@
+/* Each sample draws a number from the seed and its path. Samples are sorted by class and number, and the first ones of
+ * each class become evaluation data. Because the number does not depend on the index, files that are added later move
+ * only few other samples to the other part. Ties are broken by the index, so the result is the same everywhere. The
+ * order of the samples that stay does not change. */
 #include "data/formats/imagefolder_split_impl.h"
 
 #include <math.h>

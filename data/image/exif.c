@@ -1,3 +1,7 @@
+/* An orientation is a transposition or none, followed by mirroring of columns, rows or both in the stored image. All
+ * functions use these three bits, so boxes and pixels agree. The TIFF block is read with bounds checks in either byte
+ * order; only the first directory is looked at. Anything invalid gives orientation 1, because an image must not be lost
+ * for a damaged tag. */
 #include "data/image/exif_impl.h"
 
 #include <string.h>

@@ -1,3 +1,8 @@
+/* The format is decided by the first bytes, not by names. A decoder is opened, which reads the header and checks the
+ * size, and then decodes once; each opening closes what was open before, so one decoder serves many images without new
+ * allocations. Boxes of the caller refer to the oriented image. They are mapped to the stored image, only that part is
+ * decoded, and the pixels are turned afterwards, so orientation costs nothing for the usual images. With opts.fast, a
+ * JPEG is decoded at the strongest reduction that still has the pixels which the resize wants. */
 #include "data/image/image.h"
 
 #include <string.h>

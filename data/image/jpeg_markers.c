@@ -1,3 +1,6 @@
+/* A single pass over the segments from the start to the first scan. Only lengths are trusted, and only after they have
+ * been compared with the rest of the file, so damaged files end the search and what was found before remains. Like
+ * libjpeg, bytes that belong to no marker are skipped, so both find the same segments. */
 #include "data/image/jpeg_markers_impl.h"
 
 #include <stdbool.h>

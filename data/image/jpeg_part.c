@@ -1,3 +1,10 @@
+/* Restart markers reset the decoder, so the intervals between them are independent and may be put together as another
+ * image: the header is copied, width and height are replaced, and the markers are numbered anew from 0. An interval
+ * must be a part of a row that divides it evenly, or complete rows, else intervals would not form a rectangle. Only
+ * images with one sequential Huffman scan qualify. A margin of one sample of the coarsest component is kept around the
+ * box, because upsampling reads it; without it, pixels at the edge would differ from those of a complete decode. All
+ * markers up to the last interval are searched for and their numbers checked. Any doubt means that the complete file is
+ * decoded instead. */
 #include "data/image/jpeg_part_impl.h"
 
 #include <string.h>

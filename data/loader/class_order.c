@@ -1,3 +1,6 @@
+/* A counting sort: the numbers of samples of each class become the positions at which the classes begin, and a second
+ * pass puts each sample at the next position of its class. The order within a class is that of the data set, so the
+ * result is the same on all ranks. Labels are read twice, without their images. */
 #include "data/loader/class_order.h"
 
 #include "base/mem.h"

@@ -1,3 +1,8 @@
+/* The memory of batches is allocated here, for the largest images of all epochs and the largest batch of any rank. A
+ * failure in between leaves a loader that ct_loader_destroy can free; threads are started last, when everything that
+ * they use exists. Small raw samples are taken by threads in chunks that hide the cost of the lock; images that are
+ * decoded or resized are taken one by one. The ring has a slot for each batch prepared ahead and for each batch that
+ * may be out. */
 #include <string.h>
 
 #include "base/mem.h"

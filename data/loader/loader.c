@@ -1,3 +1,13 @@
+/* A job is a few rows of one batch, or the order of an epoch. Threads take jobs under the lock and do them without it.
+ * Batches are opened in order, and rows are taken from the newest one only, so batches become complete about in order.
+ * ct_loader_next waits until the oldest one is complete. The counters say where each batch is: opened, delivered,
+ * freed. A slot is written by threads between opening and completion, then belongs to the caller until its release.
+ * Slots that are out stay adjacent in the ring, by exchanging them when they are released out of order.
+ *
+ * The order of the next epoch is computed into the other of two buffers, once no chunk uses it any more (users). If
+ * several rows fail, the error of the first row counts, so that the outcome does not depend on the threads. A seek lets
+ * running jobs end (hold), then starts anew; nothing is freed. Without threads, the caller does the same jobs
+ * itself. */
 #include "data/loader/loader.h"
 
 #include <errno.h>

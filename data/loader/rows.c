@@ -1,3 +1,11 @@
+/* A row depends only on the sample at its position in the epoch, never on the thread that fills it. Pairs for mixing
+ * are counted from the start of the global batch, so they are the same for any number of ranks: a slice that cuts a
+ * pair also loads the neighboring row. An atomic counter for each pair decides which of its two rows is filled second;
+ * that thread mixes both, and acquire and release make the other row visible to it.
+ *
+ * A bad sample is replaced by one that is drawn from a generator keyed by the position, so all ranks and a resumed run
+ * take the same one. Known bad samples are not read again, but count as an attempt, so the sequence of draws is the
+ * same whether a sample was known before or not. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,3 +1,9 @@
+/* All orders are pure functions of seed and epoch. Windows are shuffled in place: the order of the groups is kept at
+ * the end of the permutation while it is filled from the front. Each remaining group has at least one sample, so the
+ * front never reaches a group that has not been read. Balanced orders give each class its share of the epoch; a class
+ * that is too large contributes a random subset (Knuth's algorithm S), one that is too small repeats all its samples as
+ * often as they fit. Then the whole order is shuffled. The parts of a batch differ by at most one sample and are
+ * computed without a loop, so any rank can be asked about any step. */
 #include "data/loader/sampler.h"
 
 #include "base/rng.h"

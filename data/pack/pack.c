@@ -1,3 +1,9 @@
+/* The manifest identifies the input: a digest over everything that determines the bytes of the shards, which are the
+ * options, the division into shards, and path, size, time and label of each file. It is written and synced before the
+ * first shard and stays locked, so two processes never pack the same shards. A later call with the same digest keeps
+ * the shards that exist and makes the others; with another digest it refuses if any shard of this name exists. Threads
+ * take whole shards, which are independent of each other, so results do not depend on their number. The report counts
+ * what is in the shards, not what was done now. */
 #include "data/pack/pack.h"
 
 #include <errno.h>

@@ -1,3 +1,9 @@
+/* Members are grouped by WebDataset's rule: successive members with the same key, which is the name up to the first dot
+ * of its last component, are one sample. A sample needs exactly one image and one label. One that has something else is
+ * recorded as skipped with its reason, so that the index says what was left out and why; members that are neither
+ * images nor labels are ignored. Strings are stored one after the other with 32-bit offsets, so their total is limited.
+ * Positions and sizes were checked against the file by the tar reader. The CRC of an index covers position, size and
+ * label of all samples. */
 #include "data/shards/shard_build_impl.h"
 
 #include <stdio.h>

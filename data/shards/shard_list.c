@@ -1,3 +1,8 @@
+/* Braces are expanded from left to right by recursion. What remains is a glob, a directory or a file. Matches of a glob
+ * are sorted, because the order of shards determines the order of samples, and must be the same on all ranks. Whether
+ * files exist is checked after all words are expanded, so that one error lists those that are missing; none is ever
+ * skipped, since the result would be another data set. A shard that occurs twice is an error, too. The total number is
+ * limited, because a range of braces can be huge. */
 #include "data/shards/shard_list_impl.h"
 
 #include <glob.h>

@@ -1,3 +1,10 @@
+/* A member may be preceded by extension headers with its long name or size. They are collected until an ordinary header
+ * follows, whose own fields they replace; an archive that ends in between is truncated. Each header block is checked by
+ * its checksum before a field is used, and data must lie inside of the file before the position moves past it, so each
+ * header is after the last one and reading ends. Numbers are 64 bits wide and compared so that no sum can overflow.
+ * Extensions have limits on their size. Features that would change the meaning of data (sparse or multi-volume members,
+ * global names and sizes) are refused and never ignored. A read of 2 KiB ahead covers header, small member and next
+ * header. */
 #include "data/shards/tar.h"
 
 #include <errno.h>

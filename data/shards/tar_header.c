@@ -1,3 +1,6 @@
+/* All fields come from untrusted files. A field is a number only if it contains nothing else; a sign, an overflow and
+ * other characters are told apart, because messages differ. Old archives leave room for interpretation: checksums of
+ * signed bytes, and directories that are only recognized by a slash at the end of their name. */
 #include "data/shards/tar_header_impl.h"
 
 #include <string.h>

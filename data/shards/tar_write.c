@@ -1,3 +1,7 @@
+/* Headers have no owner and no time, and names are split or stored in a PAX record by fixed rules, so the same members
+ * always give the same bytes. The length of a PAX record includes its own digits and is found by trying. Bytes are
+ * collected in a buffer; large members go to the file directly. The position counts buffered bytes too, so an index can
+ * be built while writing. A file is complete only after ct_tar_writer_finish; the caller must discard it otherwise. */
 #include "data/shards/tar_write.h"
 
 #include <errno.h>

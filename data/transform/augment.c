@@ -1,3 +1,9 @@
+/* Geometry is computed as one inverse affine map, and crop and flip as copies of rows. The map is rounded to fixed
+ * point once and then stepped with integers, so pixels do not depend on the last bits of sin, cos and tan. All random
+ * numbers of the geometry are drawn in a fixed order, whatever is enabled: results of one part stay the same when
+ * another is turned on, and a function that needs only the flip gets the same answer. Operations on pixel values follow
+ * in the order of a table. The geometric steps alternate between dst and scratch, so that none reads and writes the
+ * same image. */
 #include "data/transform/augment.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/* The operations follow torchvision for uint8 tensors, including its rounding toward zero. Those that treat each value
+ * alone are computed as a table of 256 values. Sums over an image are sums of integers, so their order does not matter,
+ * and results are the same with any vector width. Factors are always drawn for all four jitters, whether they are on or
+ * not; so turning one on does not change the others. */
 #include <math.h>
 #include <string.h>
 

@@ -1,3 +1,6 @@
+/* The rectangle is drawn as in torchvision: area and logarithm of the ratio are uniform, and after TRIES attempts that
+ * do not fit, nothing is erased. apply and describe use the same draw, so that a device that computes the pixels erases
+ * the same rectangle. The value is the mean, which becomes zero after normalization. */
 #include <math.h>
 #include <string.h>
 

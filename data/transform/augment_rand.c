@@ -1,3 +1,7 @@
+/* The operations and their ranges are those of torchvision's RandAugment with 31 magnitude bins. Geometric operations
+ * sample the nearest neighbor through an inverse affine map. Source positions are stepped with integers, in fixed point
+ * with 32 bits of fraction. Operation and sign are drawn for each step from one generator keyed by (seed, epoch,
+ * sample), also for operations without a direction, so that the draws of later steps do not depend on earlier ones. */
 #include <math.h>
 #include <string.h>
 

@@ -1,3 +1,8 @@
+/* A share is drawn from Beta(alpha, alpha) by two gamma samples. They are computed as logarithms, because samples for a
+ * small alpha underflow. The share is rounded to what the pixels can express, 1/256 or whole pixels of a rectangle,
+ * before labels use it, so labels and pixels agree. Values that do not depend on alpha are drawn first. Both images of
+ * a pair are changed at once from the same draw, keyed by the position of the first one, so it does not matter which
+ * thread or rank computes a pair. */
 #include "data/transform/mix.h"
 
 #include <math.h>

@@ -1,3 +1,8 @@
+/* For each result pixel, the triangle around its center, stretched by the scale when an image becomes smaller, covers a
+ * range of source pixels, whose normalized weights are stored in fixed point. Every pixel has the same number of taps;
+ * weights outside its triangle are zero, but their addresses stay within the interval, so that kernels may read all of
+ * them. Integer weights make sums independent of their order. Rounding errors of single weights are too small to change
+ * white, except with very many taps, where each error is carried to the next weight. */
 #include "data/transform/resize_axis_impl.h"
 
 #include <math.h>

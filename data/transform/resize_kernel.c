@@ -1,3 +1,8 @@
+/* All kernels compute the exact sum of the products of 8-bit pixels and 22-bit weights and round once, so they give the
+ * same bytes, and which one runs is not visible in results. Sums fit into 32 bits, because weights sum up to at most
+ * slightly more than one. Results may be written beyond the last pixel; rows have room for it (CT_RESIZE_PITCH), and
+ * the next iteration overwrites these bytes. The AVX2 kernel computes with two taps at a time, so an odd number of taps
+ * falls back to plain C. The best kernel is chosen when a resizer asks for it, by the features of the CPU. */
 #include "data/transform/resize_kernel_impl.h"
 
 #include <stddef.h>

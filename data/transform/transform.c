@@ -1,3 +1,8 @@
+/* Only the box that the crop needs is decoded, and one resize makes the result from it. A flip is done by the resize if
+ * nothing else moves pixels. The order of the steps and the keys of the random numbers are the same in all paths, so
+ * that a sample has the same pixels wherever it is loaded. A transformer belongs to one thread; its buffers grow to the
+ * largest sample and are then reused. A sample that cannot be read or decoded gives CT_DATA; any other status means
+ * that more than this sample is wrong. */
 #include "data/transform/transform.h"
 
 #include <math.h>
