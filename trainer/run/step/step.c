@@ -1,8 +1,9 @@
-/* Slots hold what one posted step owns: scalars in host memory, its clock, its event and, on an asynchronous device,
- * its input. They form groups of train.graph_steps. Posting fills the next slot; the work of a group is posted with its
- * last step, as a recording if there is one, or earlier if results are needed. Taking waits for the event of the slot
- * or, after a recording, that of its first slot. A slot is not used again before its results were taken, which the
- * limit of lag + 1 pending steps ensures; nothing else protects its memory.
+/* Slots hold what one posted step owns: scalars in host memory, its clock, its event and, if steps are loaded ahead,
+ * its input. What the work of a step is depends on the way of stepping (step_impl.h), which is chosen once. Slots form
+ * groups of train.graph_steps. Posting fills the next slot; the work of a group is posted with its last step, as a
+ * recording if there is one, or earlier if results are needed. Taking waits for the event of the slot or, after a
+ * recording, that of its first slot. A slot is not used again before its results were taken, which the limit of lag + 1
+ * pending steps ensures; nothing else protects its memory.
  *
  * A wait for results needs all ranks. Its timeout is longer than that of the collectives, which fail first and name the
  * rank. */
