@@ -3,7 +3,6 @@
 #include "base/output.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -11,6 +10,7 @@
 
 #include "base/clock.h"
 #include "tests/base/check.h"
+#include "tests/pause.h"
 
 #define LINE_LEN 100
 #define N_LINES 3000 /* more than fits into a pipe or terminal and the buffer */
@@ -118,7 +118,7 @@ static void flood_and_go_on(int ready)
 	ct_output_transient(STDERR_FILENO, "status", 6);
 	(void)!write(ready, "x", 1);
 	while (ct_output_pending())
-		(void)poll(NULL, 0, 1);
+		pause_briefly();
 	put_line(STDOUT_FILENO, N_LINES + 1);
 	ct_output_print(STDERR_FILENO, "the %s\n", "end");
 	ct_output_finish(CT_FOREVER);

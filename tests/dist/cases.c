@@ -1,6 +1,5 @@
 #include "tests/dist/cases.h"
 
-#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,6 +16,7 @@
 #include "dist/comm/comm_impl.h"
 #include "dist/watchdog.h"
 #include "tests/dist/await_all.h"
+#include "tests/pause.h"
 
 /* Also of the connection, which must be made in this time. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -244,7 +244,7 @@ static void await_heartbeat(struct ct_world *world)
 		for (int i = 0; i < n; i++)
 			seen = seen || (m[i].rank == world->id.rank && m[i].beat_age_s >= 0);
 		ct_free(m);
-		(void)poll(NULL, 0, 1);
+		pause_briefly();
 	}
 }
 

@@ -19,6 +19,7 @@
 #include "dist/net/net.h"
 #include "tests/dist/await_all.h"
 #include "tests/dist/scene.h"
+#include "tests/pause.h"
 
 #ifdef __SANITIZE_THREAD__
 #define WITH_TSAN true
@@ -169,15 +170,19 @@ static int await_mpirun(pid_t pid, const char *name)
 	pid_t got;
 
 	while ((got = waitpid(pid, &status, WNOHANG)) == 0 && ct_now_ns() < deadline)
-		(void)usleep(5000);
+		pause_briefly();
 	CHECK(got >= 0);
 	if (got == pid)
 		return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 	fprintf(stderr, "mpirun with %s has not ended after %d s\n", name, (int)(LIMIT_NS / CT_SEC));
 	(void)kill(pid, SIGTERM); /* it ends its ranks */
-	(void)sleep(5);
-	(void)kill(pid, SIGKILL);
-	CHECK(waitpid(pid, &status, 0) == pid);
+	for (const int64_t end = ct_deadline_in(5 * CT_SEC);
+	     (got = waitpid(pid, &status, WNOHANG)) == 0 && ct_now_ns() < end;)
+		pause_briefly();
+	if (got == 0) {
+		(void)kill(pid, SIGKILL);
+		CHECK(waitpid(pid, &status, 0) == pid);
+	}
 	return -1;
 }
 

@@ -1,5 +1,4 @@
 /* The communicator mpi: the conformance suite, the cases of cases.h, and what mpi refuses. mpirun starts the ranks. */
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +15,7 @@
 #include "tests/dist/mpirun.h"
 #include "tests/dist/ranks.h"
 #include "tests/dist/scene.h"
+#include "tests/pause.h"
 
 /* shm must compute the same bits, and so must mpi with other hosts: if each rank has its own, all messages go through
  * MPI; if two ranks share one, some go through rings. */
@@ -103,7 +103,7 @@ static void await_look(const ct_comm *c, int q)
 	snprintf(key, sizeof(key), "%s/waits/%d", c->scope, q);
 	while (n == 0) {
 		CHECK(ct_store_add(c->world->store, key, 0, &n) == CT_OK);
-		(void)poll(NULL, 0, 10);
+		pause_briefly();
 	}
 }
 

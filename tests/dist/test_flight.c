@@ -1,6 +1,5 @@
 /* The flight record: its contents while it is written, and the messages and files of ranks whose peer has skipped a
  * collective or has stopped. */
-#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +18,7 @@
 #include "dist/watchdog.h"
 #include "tests/dist/ranks.h"
 #include "tests/dist/scene.h"
+#include "tests/pause.h"
 
 /* ---- the ring */
 
@@ -190,7 +190,7 @@ static void await_heartbeats(ct_store *s, int n_ranks)
 		for (int i = 0; i < n; i++)
 			n_beating += m[i].beat_age_s >= 0;
 		ct_free(m);
-		(void)poll(NULL, 0, 1);
+		pause_briefly();
 	}
 }
 

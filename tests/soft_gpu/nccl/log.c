@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "tests/pause.h"
 #include "tests/soft_gpu/nccl/nccl_impl.h"
 
 enum level { NONE, VERSION, WARN, INFO };
@@ -151,7 +151,7 @@ void *soft__alloc(size_t bytes)
 
 void soft__nap(void)
 {
-	nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	pause_briefly();
 }
 
 ncclResult_t ncclGetVersion(int *version)

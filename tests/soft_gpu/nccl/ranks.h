@@ -8,8 +8,8 @@
 #include <nccl.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "tests/pause.h"
 #include "tests/soft_gpu/nccl/soft_nccl.h"
 
 enum { MAX_RANKS = 4 };
@@ -47,15 +47,10 @@ struct rank {
 		}                                                                                 \
 	} while (0)
 
-static inline void nap(void)
-{
-	nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-}
-
 static inline void await_flag(const struct rank *r, int flag, int value)
 {
 	while (r->board->flags[flag] < value)
-		nap();
+		pause_briefly();
 }
 
 /* Waits until ncclCommGetAsyncError reports something else than ncclInProgress, and returns it. */
@@ -65,7 +60,7 @@ static inline ncclResult_t settle(ncclComm_t c)
 
 	do
 		nccl_ok(ncclCommGetAsyncError(c, &e));
-	while (e == ncclInProgress && (nap(), true));
+	while (e == ncclInProgress && (pause_briefly(), true));
 	return e;
 }
 
@@ -90,7 +85,7 @@ static inline ncclResult_t make_comm(struct rank *r, bool blocking)
 		r->board->n_ids++;
 	}
 	while (r->board->n_ids <= r->n_comms)
-		nap();
+		pause_briefly();
 	e = ncclCommInitRankConfig(&r->comm, r->n_ranks, r->board->ids[r->n_comms++], r->rank, &config);
 	return e == ncclInProgress && !blocking ? settle(r->comm) : e;
 }

@@ -173,7 +173,7 @@ static void break_operations(struct rank *r)
 	for (int i = 0; notices ? e == ncclSuccess : i < 100; i++) {
 		check(cudaStreamQuery(r->stream) == cudaErrorNotReady);
 		nccl_ok(ncclCommGetAsyncError(r->comm, &e));
-		nap();
+		pause_briefly();
 	}
 	check(e == (notices ? ncclRemoteError : ncclSuccess));
 	r->board->flags[0]++;
@@ -209,10 +209,10 @@ static void lose_rank(struct rank *r)
 	}
 	nccl_ok(ncclAllReduce(x, x, N, ncclInt32, ncclSum, r->comm, r->stream));
 	await_flag(r, 0, 1);
-	for (int i = 0; e == ncclSuccess && (noticed || i < 200); i++) {
+	for (int i = 0; e == ncclSuccess && (noticed || i < 400); i++) {
 		check(cudaStreamQuery(r->stream) == cudaErrorNotReady);
 		nccl_ok(ncclCommGetAsyncError(r->comm, &e));
-		nap();
+		pause_briefly();
 	}
 	check(e == (noticed ? ncclRemoteError : ncclSuccess));
 	nccl_ok(ncclCommAbort(r->comm));
@@ -228,7 +228,7 @@ static void lose_by_abort(struct rank *r)
 	if (r->rank == 0) {
 		ncclResult_t e = ncclSuccess;
 
-		for (; e == ncclSuccess; nap())
+		for (; e == ncclSuccess; pause_briefly())
 			nccl_ok(ncclCommGetAsyncError(r->comm, &e));
 		check(e == ncclRemoteError);
 	}

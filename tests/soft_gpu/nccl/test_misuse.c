@@ -56,13 +56,13 @@ static void disagree(struct rank *r)
 		setenv("SOFT_NCCL_MISMATCH", "hang", 1);
 	nccl_ok(make_comm(r, true));
 	call_differently(r, how->difference, x, y);
-	for (int i = 0; i < (how->hang ? 50 : 100000) && e == ncclSuccess; i++) {
+	for (int i = 0; i < (how->hang ? 100 : 200000) && e == ncclSuccess; i++) {
 		check(cudaStreamQuery(r->stream) == cudaErrorNotReady);
 		nccl_ok(ncclCommGetAsyncError(r->comm, &e));
 		/* Of two ranks that exchange a message, the receiver finds the mistake. */
 		if (r->board->flags[0])
 			break;
-		nap();
+		pause_briefly();
 	}
 	if (e) {
 		r->board->flags[0] = 1;
@@ -334,7 +334,7 @@ static void send_first(struct rank *r)
 	nccl_ok(ncclRecv(y, N, ncclInt8, peer, r->comm, r->stream));
 	for (int i = 0; i < 100; i++) {
 		check(cudaStreamQuery(r->stream) == cudaErrorNotReady);
-		nap();
+		pause_briefly();
 	}
 	r->board->flags[0]++;
 	await_flag(r, 0, 2);

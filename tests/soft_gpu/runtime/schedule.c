@@ -2,6 +2,7 @@
  */
 #include <time.h>
 
+#include "tests/pause.h"
 #include "tests/soft_gpu/runtime/runtime_impl.h"
 
 void fake_failed(struct fake_stream *s, int error)
@@ -37,7 +38,7 @@ void fake_pause(struct fake_machine *m)
 	(void)m;
 	soft__close_devices();
 	soft__unlock();
-	nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	pause_briefly();
 	soft__lock();
 }
 
