@@ -77,6 +77,11 @@ def own_mounts():
     return None
 
 
+def pause():
+    """Of a loop that asks again and again whether something has happened. Tests do not sleep for anything else (scripts/check_style.sh)."""
+    time.sleep(0.005)
+
+
 def read_text(path):
     try:
         with open(path, encoding="utf-8", errors="replace", newline="") as f:
@@ -256,7 +261,7 @@ class Case(unittest.TestCase):
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-            time.sleep(0.01)
+            pause()
 
     def until(self, condition, what, process=None, seconds=20):
         """Polls until condition() is true; returns its value. Fails when the process ends before, or after so many seconds."""
@@ -272,7 +277,7 @@ class Case(unittest.TestCase):
                     return value
                 why = "the program ended" if over else f"{seconds * SLOW:g} s passed"
                 self.fail(f"{why} before {what}" + (process.result().describe() if process else ""))
-            time.sleep(0.005)
+            pause()
 
     def until_stopped(self, rank, process, seconds=20):
         """Waits until the rank has stopped (at a failpoint =stop); returns its pid."""
@@ -305,7 +310,7 @@ class Case(unittest.TestCase):
                 left = self.processes()
                 self.end_all()
                 self.fail(f"{seconds * SLOW:g} s later there is still {left}" + process.result().describe())
-            time.sleep(0.005)
+            pause()
 
     # ---- what a run says and leaves
 

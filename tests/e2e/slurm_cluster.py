@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import CTRAIN, SLOW, Case, die_with_parent, marked, read_text, state_of
+from harness import CTRAIN, SLOW, Case, die_with_parent, marked, pause, read_text, state_of
 
 N_HOSTS = 3
 N_GPUS = 2  # of each host: Slurm allocates links to a character device
@@ -103,7 +103,7 @@ class Host:
             self.init = next((p for p in marked(cluster.mark + name) if read_text(f"/proc/{p}/comm") == "sleep\n"), None)
             if time.monotonic() > deadline:
                 raise AssertionError(f"host {name} did not start")
-            time.sleep(0.005)
+            pause()
         self.enter = ["nsenter", f"--target={self.init}", "--net", "--mount", "--root", "--uts", "--pid"]
         self.run("hostname", name)
         self.run("ip", "link", "set", "lo", "up")
@@ -211,7 +211,7 @@ class Cluster:
                 logs = "".join(f"\n== {name}\n{read_text(os.path.join(self.dir, 'log', name))[-3000:]}"
                                for name in sorted(os.listdir(os.path.join(self.dir, "log"))))
                 raise AssertionError(f"{seconds * SLOW:g} s passed before {what}{logs}")
-            time.sleep(0.05)
+            pause()
 
     def query(self, *argv, **more):
         """Runs a client of Slurm on the first host."""

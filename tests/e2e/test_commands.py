@@ -16,7 +16,7 @@ import unittest
 import zlib
 
 from test_data import png
-from harness import DATA, IO, NUMERIC, OK, TINY, USAGE, Case, die_with_parent, main, read_text
+from harness import DATA, IO, NUMERIC, OK, TINY, USAGE, Case, die_with_parent, main, pause, read_text
 
 
 def contents(folder):
@@ -329,14 +329,13 @@ class Bottleneck(Case):
 
 class Exposed(Case):
     def until_blocked(self, pid, process):
-        """Waits until the main thread of a process sleeps, and has used no CPU time in a few looks at it."""
+        """Waits until the main thread of a process sleeps, and has used no CPU time in many looks at it."""
         looks = []
 
         def blocked():
             fields = read_text(f"/proc/{pid}/task/{pid}/stat").rpartition(")")[2].split()
             looks.append((fields[0], *fields[11:13]))
-            time.sleep(0.05)
-            return fields[0] == "S" and len(looks) >= 5 and len(set(looks[-5:])) == 1
+            return fields[0] == "S" and len(looks) >= 50 and len(set(looks[-50:])) == 1
         self.until(blocked, f"process {pid} waited", process)
 
     def test_batch_norm(self):
@@ -346,7 +345,8 @@ class Exposed(Case):
         pid = self.until_stopped(1, p)
         self.until_blocked(self.rank_pid(0), p)
         start = time.monotonic()
-        time.sleep(0.3)
+        while time.monotonic() - start < 0.3:
+            pause()
         waited = time.monotonic() - start
         os.kill(pid, signal.SIGCONT)
         self.assert_code(p.wait(), OK)

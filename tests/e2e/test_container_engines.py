@@ -17,7 +17,7 @@ import unittest
 
 import doc_commands
 import slurm_cluster
-from harness import COMM, DEVICE, OK, SOURCE, STOPPED, Case, die_with_parent, main, read_text
+from harness import COMM, DEVICE, OK, SOURCE, STOPPED, Case, die_with_parent, main, pause, read_text
 
 PAGE = os.path.join(SOURCE, "docs", "CONTAINERS.md")
 BASE = "localhost/ctrain-base:12"  # a name that no engine looks up in a registry
@@ -138,7 +138,7 @@ class Docker:
             if self.daemon.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise AssertionError("dockerd did not start:\n" + read_text(f"{directory}/dockerd.log")[-3000:])
-            time.sleep(0.1)
+            pause()
         self.program = f"""#!/bin/bash
 command=$1
 shift

@@ -126,7 +126,7 @@ class Doctor(Case):
 
     def test_row_8_busy_port(self):
         self.cluster()
-        holder = self.start("-c", f"import socket,time\ns=socket.create_server(('', {PORT}))\nprint('up', flush=True)\ntime.sleep(60)",
+        holder = self.start("-c", f"import signal,socket\ns=socket.create_server(('', {PORT}))\nprint('up', flush=True)\nsignal.pause()",
                             prefix=self.hosts[0].prefix, program="python3")
         self.until(lambda: "up" in holder.out, "the port was held", holder)
         r = self.node(0).wait()

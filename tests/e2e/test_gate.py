@@ -150,7 +150,7 @@ class Gate(Case):
     def test_pace(self):
         """A check begins only if there is time for the longest one so far."""
         code = ("import common, time\np = common.Pace(50)\nassert p.allows('a')\np.longest = 150\nassert not p.allows('b')\n"
-                "p = common.Pace(0)\nwith p: time.sleep(0.01)\nassert p.longest >= 0.01\n")
+                "p = common.Pace(0)\nwith p: time.monotonic = lambda now=time.monotonic() + 7: now\nassert p.longest >= 7\n")
         env = {**os.environ, "GATE_DEADLINE": str(time.monotonic() + 100), "PYTHONPATH": os.path.join(SOURCE, "bench", "gpu")}
         out = subprocess.run([sys.executable, "-B", "-c", code], env=env, stdout=subprocess.PIPE, check=True).stdout
         row = json.loads(out)
