@@ -5,9 +5,17 @@ import os
 import signal
 import time
 
-from harness import COMM, SLOW, STOPPED, Case, main, read_text
+from harness import COMM, CTRAIN, SLOW, STOPPED, Case, main, png_file, read_text
 
 FOREVER = ("train.epochs=1000000", "train.eval_every=0", "checkpoint.every_epochs=0", "log.every=1000000")
+# Opens images slowly.
+SLOW_OPEN = os.path.join(os.path.dirname(CTRAIN), "tests", "e2e", "slow_open.so")
+IMAGES = """\
+model: {name: mlp, hidden: [8]}
+data: {name: imagefolder, dir: %s, train: {path: ., size: 8}, val: none, workers: 1}
+batch: {global: 24}
+launch: {procs: 2, threads: 1}
+"""
 
 
 class Stragglers(Case):
@@ -39,10 +47,12 @@ class Stragglers(Case):
         self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), "is a straggler")
 
     def test_slow_data(self):
-        """Rank 1 has no loader threads, so it prepares its batches between its steps."""
-        sets = (*FOREVER, "data.shape=[3,96,96]", "data.n_train=480", "data.n_val=48", "data.workers=1", "launch.threads=1")
+        """Each image takes rank 1 some milliseconds more, so its steps take a hundred times as long as the computations of any rank."""
+        for i in range(48):
+            self.write(f"images/{i % 2}/{i:02}.png", png_file(8, 8, (b"\0" + bytes([5 * i]) * 24) * 8))
+        config = self.config(IMAGES % self.path("images"), "images.yaml")
         both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
-        ranks = [self.start_training(*sets, *(("data.workers=0",) if k == 1 else ()), env={**both, "RANK": str(k), "LOCAL_RANK": str(k)}) for k in (0, 1)]
+        ranks = [self.start_training(*FOREVER, config=config, env={**both, "RANK": str(k), "LOCAL_RANK": str(k), **slow}) for k, slow in ((0, {}), (1, {"LD_PRELOAD": SLOW_OPEN}))]
         m = self.until_named(ranks[0], phase="data")
         self.assertGreater(m["phase_ms"], m["others_ms"])
         for p in ranks:
