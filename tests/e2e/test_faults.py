@@ -78,7 +78,7 @@ class Killed(Kills):
             with self.subTest(rank=rank):
                 r = self.train(*SETS, "--procs", 3, run=f"run-{rank}", env={"CTRAIN_FAILPOINT": f"step:9@{rank}"}, expect=COMM)
                 self.assertEqual(self.marked(), {})
-                self.assertLess(r.seconds, 8)
+                self.assertLess(r.seconds, 30)  # far less than dist.timeout
                 self.assert_last_says(r, rf"rank {rank} \(pid \d+.*signal 9")
 
     def test_under_gloo(self):

@@ -245,7 +245,7 @@ class TwoHosts(HostsCase):
                 nodes = [self.node(k, "dist.rendezvous_timeout=60", procs=procs[k]) for k in (0, 1)]
                 began = time.monotonic()
                 results = self.finish(nodes, USAGE)
-                self.assertLess(time.monotonic() - began, 10 * SLOW, "both wait for ranks that never come")
+                self.assertLess(time.monotonic() - began, 30 * SLOW, "both wait for ranks that never come")
                 for r in results:
                     self.assert_last_says(r, *words, "--procs")
 

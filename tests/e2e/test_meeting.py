@@ -292,7 +292,7 @@ class Disagreement(Meeting):
         workers = [self.worker(r, 3, port, *(sets if r == 1 else ())) for r in range(3)]
         for r in self.wait_all(workers, expect):
             self.assert_last_says(r, r"rank 1\b", *words)
-        self.assertLess(time.monotonic() - since, 10)
+        self.assertLess(time.monotonic() - since, 30)  # far less than dist.rendezvous_timeout
 
     def test_row_19_config(self):
         self.check(["optim.lr=0.07"], r"optim\.lr", r"0\.05", r"0\.07")
