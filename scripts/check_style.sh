@@ -10,7 +10,8 @@
 #   5 headers    every header compiles alone, and a source file includes its own header first
 #   6 promises   a TODO names its issue (#12)
 #   7 exit       only trainer/main.c calls exit
-#   8 names      functions that a private header declares begin with ct__, others with ct_
+#   8 sleeps     tests wait for events, not for times: only tests/pause.h, the harness and a few files with a reason sleep
+#   9 names      functions that a private header declares begin with ct__, others with ct_
 # Tests and benches may use any library, the C heap, assert and exit.
 set -u
 
@@ -23,6 +24,10 @@ trap 'rm -rf "$work"' EXIT
 for directory in base nn data dist infer trainer tests bench; do
 	[ -d "$directory" ] && find "$directory" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
 done | LC_ALL=C sort > "$work/files"
+: > "$work/scripts"
+if [ -d tests ]; then
+	find tests -type f -name '*.py' | LC_ALL=C sort > "$work/scripts"
+fi
 if ! [ -s "$work/files" ]; then
 	echo "check_style: no sources under $(pwd)" >&2
 	exit 2
@@ -71,7 +76,29 @@ BEGIN {
 	    "goes round base/mem.h", 0)
 	ban("alloca", "has no limit: use base/mem.h", 1)
 	ban("assert", "vanishes with NDEBUG: CT_ASSERT for our bugs, CT_FAIL for input", 0)
+	# Tests that sleep, and why.
+	sleeper("tests/pause.h", "the pause of loops that wait for an event")
+	sleeper("tests/e2e/harness.py", "the pause of loops that wait for an event")
+	sleeper("tests/lazy/lazy.c", "the pause of the device's own loop, too short for pause.h")
+	sleeper("tests/soft_gpu/cudnn/execute.c", "plays a slow plan")
+	sleeper("tests/e2e/slow_open.c", "plays a slow disk")
+	sleeper("tests/e2e/test_stragglers.py", "a rank that is stopped for most of the time is the load")
+	sleeper("tests/e2e/test_host_faults.py", "the fault lasts this long")
+	sleeper("tests/e2e/test_live.py", "nothing ends although every deadline passes")
+	sleeper("tests/e2e/test_ends.py", "kills at a random moment")
+	sleeper("tests/e2e/test_lazy.py", "kills at a random moment")
+
 	ban("exit quick_exit", "only trainer/main.c ends the program", 0)
+}
+
+function sleeper(file, why) { may_sleep[file] = why }
+
+# A poll or select without descriptors is a sleep, too.
+function check_sleep(code) {
+	if (code ~ /(^|[^A-Za-z0-9_.>])(sleep|usleep|nanosleep|clock_nanosleep|thrd_sleep)[ \t]*[(]/ ||
+	    code ~ /(^|[^A-Za-z0-9_.>])p?poll[ \t]*[(][ \t]*(NULL|0|nullptr)[ \t]*,/ ||
+	    code ~ /(^|[^A-Za-z0-9_.>])p?select[ \t]*[(][^,]*,[ \t]*(NULL|0)[ \t]*,[ \t]*(NULL|0)[ \t]*,[ \t]*(NULL|0)[ \t]*,/)
+		offence("a test that sleeps: wait for the event, with pause_briefly of tests/pause.h if nothing reports it")
 }
 
 function own(header, file) { owned[++n_owned] = header; owner[n_owned] = file }
@@ -266,8 +293,16 @@ FILENAME == files { exists[$0] = 1; last = ""; next }
 
 {
 	lines = FNR
+	if (FILENAME ~ /[.]py$/) {
+		lines = 0 # no limit
+		if ($0 ~ /(^|[^A-Za-z0-9_])time[.]sleep[(]|from time import.*sleep/ && !(FILENAME in may_sleep))
+			offence("a test that sleeps: wait for the event, with until or pause of tests/e2e/harness.py")
+		next
+	}
 	commented = in_comment
 	code = code_of($0)
+	if (folder == "tests" && !(FILENAME in may_sleep))
+		check_sleep(code)
 	if (!commented && code ~ /^[ \t]*#[ \t]*include/)
 		check_include($0)
 	else
@@ -301,7 +336,7 @@ AWK
 
 status=0
 # shellcheck disable=SC2046 # the paths contain no spaces
-LC_ALL=C awk -v files="$work/files" -v arrows_file="$arrows" -f "$work/rules.awk" "$work/files" $(cat "$work/files") || status=1
+LC_ALL=C awk -v files="$work/files" -v arrows_file="$arrows" -f "$work/rules.awk" "$work/files" $(cat "$work/files" "$work/scripts") || status=1
 
 # shellcheck disable=SC2317 # called by xargs
 check_header() {

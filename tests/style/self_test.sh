@@ -59,6 +59,17 @@ put tests/base/test_ok.c <<'C'
 int main(void) { free(malloc(1)); assert(1); exit(0); }
 C
 put tests/e2e/test_ok.c <<< '#include "trainer/loop.h"'
+put tests/pause.h <<'C'
+#include <time.h>
+static inline void pause_briefly(void) { (void)nanosleep(&(struct timespec){0}, 0); }
+C
+put tests/base/test_waits.c <<'C'
+/* sleep(1) */
+int main(void) { const char *s = "sleep(1)"; r->sleep(s); go_to_sleep(1); pause(); return poll(&p, 1, 0) + select(n, &fds, NULL, NULL, 0); }
+C
+put bench/sleeps.c <<< 'void f(void) { sleep(1); }'
+put tests/e2e/harness.py <<< 'time.sleep(0.005)'
+put tests/e2e/test_fine.py <<< 'pause(); uptime.sleep(3); asleep()'
 put trainer/loop.h <<< 'int loop(void);'
 lines 700 > data/largest.c
 if ! "$check" "$tree" > clean 2>&1; then
@@ -116,6 +127,20 @@ void h(char *p) { char *q = alloca(5); strcat(p, q); }
 #pragma omp parallel
 C
 put tests/base/test_calls.c <<< 'int a = atoi("1");'
+put tests/base/test_sleeps.c <<'C'
+void a(void) { sleep(1); }
+void b(void) { (void)usleep (1); }
+void c(void) { while (!done) nanosleep(&t, NULL); }
+void d(void) { clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL); }
+void e(void) { (void)poll(NULL, 0, 10); }
+void f(void) { ppoll( 0, 0, &t, NULL); }
+void g(void) { select(0, NULL, NULL, NULL, &t); }
+C
+put tests/e2e/test_sleeps.py <<'P'
+pause()
+time.sleep(3)
+from time import monotonic, sleep
+P
 put trainer/leave.c <<< 'void f(void) { exit(3); }'
 put data/todo.c <<'C'
 /* TODO: later */
@@ -172,7 +197,16 @@ nn/parse.c:1: only base/json.c may include <jansson.h>
 nn/r.c:1: only base/device/cuda/ and nn/cuda/ may include <cuda_runtime.h>
 nn/side.c:1: nn must not include "dist/comm/comm.h"
 tests/base/test_calls.c:1: atoi()
+tests/base/test_sleeps.c:1: a test that sleeps
+tests/base/test_sleeps.c:2: a test that sleeps
+tests/base/test_sleeps.c:3: a test that sleeps
+tests/base/test_sleeps.c:4: a test that sleeps
+tests/base/test_sleeps.c:5: a test that sleeps
+tests/base/test_sleeps.c:6: a test that sleeps
+tests/base/test_sleeps.c:7: a test that sleeps
 tests/base/test_up.c:1: tests/base must not include "trainer/loop.h"
+tests/e2e/test_sleeps.py:2: a test that sleeps
+tests/e2e/test_sleeps.py:3: a test that sleeps
 trainer/leave.c:1: exit() is called
 E
 
