@@ -16,7 +16,7 @@ endif()
 include(CheckCCompilerFlag)
 check_c_compiler_flag(-ffile-prefix-map=a=b CT_HAS_FILE_PREFIX_MAP)
 set(CT_PREFIX_MAP)
-if(CT_HAS_FILE_PREFIX_MAP)
+if(CT_HAS_FILE_PREFIX_MAP AND NOT CTRAIN_COVERAGE) # gcov looks for counters and sources where the build was
   set(CT_PREFIX_MAP -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
   string(FIND "${CMAKE_BINARY_DIR}/" "${CMAKE_SOURCE_DIR}/" inside)
   if(NOT inside EQUAL 0)
@@ -56,6 +56,13 @@ endforeach()
 if("thread" IN_LIST CTRAIN_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL GNU)
   # gcc warns that ThreadSanitizer does not support fences. Ours order atomics between processes, which it does not check anyway.
   target_compile_options(ct_flags INTERFACE -Wno-tsan)
+endif()
+if(CTRAIN_COVERAGE)
+  # Counters are written by exit. Our tests and ranks also end in other ways: see tests/coverage_exit.c.
+  add_library(ct_coverage STATIC ${CMAKE_SOURCE_DIR}/tests/coverage_exit.c)
+  target_compile_options(ct_flags INTERFACE --coverage)
+  target_link_options(ct_flags INTERFACE --coverage -Wl,--wrap=_exit,--wrap=raise,--wrap=__gcov_fork)
+  target_link_libraries(ct_flags INTERFACE ct_coverage)
 endif()
 
 # Hardening, in all builds but Debug: checked copies, guards on the stack, and tables of the linker that are read-only once the program

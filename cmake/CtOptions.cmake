@@ -10,6 +10,7 @@ option(CTRAIN_HARDEN "Hardening flags in builds that are not Debug and have no s
 set(CTRAIN_NATIVE "" CACHE FILEPATH "A ctrain that runs on this machine, to make man page and completions when cross-compiling")
 option(CTRAIN_WERROR "Warnings are errors" OFF)
 set(CTRAIN_SANITIZE "" CACHE STRING "address;undefined or thread")
+option(CTRAIN_COVERAGE "Count which lines run (needs gcc; see scripts/coverage.py)" OFF)
 
 # Where files are installed (CMAKE_INSTALL_LIBDIR and the like choose other directories). The program finds its modules and configs relative to
 # itself, so that the installed tree can be moved.
@@ -116,7 +117,7 @@ function(ct_add_test name)
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 240)
   endif()
-  if(CTRAIN_SANITIZE)
+  if(CTRAIN_SANITIZE OR CTRAIN_COVERAGE)
     math(EXPR A_TIMEOUT "2 * ${A_TIMEOUT}")
   endif()
   if(NOT A_COST)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Configures and builds one preset (release, debug, asan, tsan, fuzz) into build/PRESET.
+# Configures and builds one preset (release, debug, asan, tsan, coverage, fuzz) into build/PRESET.
 #   scripts/build.sh [PRESET [CMAKE-ARGUMENTS] [-- TARGETS]]     default: release, everything (tests: if cmocka is installed)
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -4,7 +4,7 @@
 # ended, and is kept in build/stages. Two cores need about half an hour. When this script is interrupted, it ends all that it has started.
 #   scripts/test.sh               all stages except long
 #   scripts/test.sh --quick       stage release, without the packages that only other stages need
-#   scripts/test.sh --long        stage long
+#   scripts/test.sh --long        stages coverage and long
 #   scripts/test.sh --stage NAME  one stage:
 #     release    warnings are errors; unit, ops, dist
 #     asan       address and undefined-behaviour sanitizers: unit, ops, dist, golden, gpu, and training on the software GPU
@@ -13,6 +13,7 @@
 #     e2e        release: golden, gpu, bench-smoke, end to end, cluster
 #     bookworm   README's commands in this bare Debian system
 #     trixie     README's commands and the quick tests in this bare Debian system
+#     coverage   the share of lines that the tests run, of each directory; too few are a failure
 #     long       container images, with two engines; nodes that Slurm loses; faults of hosts and networks; two builds in different directories; and what
 #                repeats other stages: cuDNN's plans of all graphs, tests that otherwise run only with sanitizers, longer fuzzing, and the quick tests also in a
 #                bare system of this machine's release
@@ -26,10 +27,10 @@ setup=--test
 case $#:${1:-} in
 0:) ;;
 1:--quick) stages=(release) setup=--test-quick ;;
-1:--long) stages=(long) ;;
+1:--long) stages=(coverage long) ;;
 2:--stage)
 	stages=("$2")
-	[[ " ${complete[*]} long " == *" $2 "* ]] || { echo "test: there is no stage '$2' (stages: ${complete[*]} long)" >&2; exit 2; }
+	[[ " ${complete[*]} coverage long " == *" $2 "* ]] || { echo "test: there is no stage '$2' (stages: ${complete[*]} coverage long)" >&2; exit 2; }
 	;;
 1:-h | 1:--help)
 	sed -n '2,/^set /s/^# //p' scripts/test.sh | grep -v ^shellcheck
@@ -138,6 +139,16 @@ stage_e2e() {
 stage_bookworm() { run_chroot bookworm; }
 stage_trixie() { run_chroot trixie; }
 
+# Without the tests that take minutes and reach no line that others do not.
+# e2e_export links the static library into a program of its own, without the library that counts.
+stage_coverage() {
+	build coverage -DCTRAIN_WERROR=OFF -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=OFF || return 0
+	find build/coverage -name '*.gcda' -delete
+	run_ctest coverage build/coverage -L '^(unit|ops|dist|golden|gpu|e2e|cluster)$' \
+		-E '^(test_golden_resnet|e2e_(cuda_configs|cuda_plans|export|torchvision|gate|package|setup|build|scripts|docs|containers))$'
+	run_command line_coverage scripts/coverage.py --check --uncovered 30
+}
+
 stage_long() {
 	local suite
 	if build_release; then
@@ -219,10 +230,12 @@ rm -f "$state"/*
 
 scripts/setup.sh "$setup" </dev/null
 times="$SECONDS s setup"
-if [ ${#stages[@]} -gt 1 ]; then
+started=("${stages[@]}")
+if [ "${stages[*]}" = "${complete[*]}" ]; then
 	# The tests that mostly wait run beside compilers and the sanitizers' tests; the bare systems, which mostly install packages, beside both. All of
 	# them use the release build.
 	jobs=$((jobs - 1))
+	started=(build "${stages[@]}")
 	start_lane build
 	wait "${lanes[0]}" || true
 	lanes=()
@@ -230,8 +243,8 @@ if [ ${#stages[@]} -gt 1 ]; then
 	start_lane asan tsan fuzz
 	start_lane bookworm trixie
 else
-	say "$(title "${stages[0]}")"
-	start_lane "${stages[0]}"
+	[ ${#stages[@]} -gt 1 ] || say "$(title "${stages[0]}")"
+	start_lane "${stages[@]}"
 fi
 for lane in "${lanes[@]}"; do
 	wait "$lane" || true # what failed is in the files
@@ -241,10 +254,10 @@ lanes=()
 say "result"
 results=()
 failed=0
-for stage in build "${stages[@]}"; do
+for stage in "${started[@]}"; do
 	[ ! -e "$state/$stage.failed" ] || failed=1
 	[ ! -e "$state/$stage.seconds" ] || times+=$'\n'"$(cat "$state/$stage.seconds") s $stage"
-	[ "$stage:${#stages[@]}" = build:1 ] || [ -e "$state/$stage.seconds" ] || results+=("$state/$stage did not end")
+	[ -e "$state/$stage.seconds" ] || results+=("$state/$stage did not end")
 	[ ! -e "$state/$stage.results" ] || mapfile -t -O ${#results[@]} results <"$state/$stage.results"
 done
 printf '%s\n' "$times" "$SECONDS s in all"
