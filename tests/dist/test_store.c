@@ -96,6 +96,10 @@ static void test_limits(void **state)
 	assert_ok(ct_store_set(s, "2", big, MAX_VALUE));
 	assert_ok(ct_store_set(s, "3", big, MAX_VALUE / 2));
 	assert_fails(ct_store_set(s, "4", big, MAX_VALUE), CT_NOMEM, "full");
+	/* Now, not even the request has room: the server skips it. */
+	assert_ok(ct_store_set(s, "5", big, MAX_VALUE / 2));
+	assert_fails(ct_store_set(s, "4", big, MAX_VALUE), CT_NOMEM, "full");
+	assert_ok(ct_store_delete(s, "5"));
 	assert_ok(ct_store_delete(s, "1"));
 	assert_ok(ct_store_set(s, "4", big, MAX_VALUE));
 	ct_free(big);
