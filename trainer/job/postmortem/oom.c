@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cgroup.h"
+#include "base/cpu/cgroup.h"
 
 /* Calls fn for the file `name` of the group and of all groups above it, until fn returns true. */
 static void walk_up(const struct ct_cgroup *g, const char *name, bool (*fn)(const char *text, void *user), void *user)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cgroup.h"
+#include "base/cpu/cgroup.h"
 
 #define MAX_CPUS 8192
 

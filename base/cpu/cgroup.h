@@ -1,6 +1,6 @@
 /* Finds the control groups of a process. */
-#ifndef CT_BASE_CGROUP_H
-#define CT_BASE_CGROUP_H
+#ifndef CT_BASE_CPU_CGROUP_H
+#define CT_BASE_CPU_CGROUP_H
 
 #include <stdbool.h>
 #include <stddef.h>

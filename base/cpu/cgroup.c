@@ -1,4 +1,4 @@
-#include "base/cgroup.h"
+#include "base/cpu/cgroup.h"
 
 #include <fcntl.h>
 #include <stdio.h>
