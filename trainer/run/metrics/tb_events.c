@@ -16,26 +16,17 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/protobuf.h"
 
-#define MAX_SCALARS 16
-#define MAX_TAG 63
-#define MAX_EVENT 2048
 #define MAX_FILES_A_SECOND 1000
 
 /* Field numbers in event.proto and summary.proto. */
 enum { EVENT_WALL_TIME = 1, EVENT_STEP = 2, EVENT_FILE_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION_LOG = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, SESSION_STATUS = 1, SESSION_START = 1 };
-enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
 struct ct_tb {
 	char *path;
 	int fd;
-};
-
-/* A message under construction; MAX_SCALARS and MAX_TAG bound its size. */
-struct message {
-	uint8_t bytes[MAX_EVENT];
-	size_t len;
 };
 
 uint32_t ct__crc32c(const void *p, size_t n)
@@ -59,66 +50,15 @@ uint32_t ct__crc32c_masked(const void *p, size_t n)
 	return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-static void put_bytes(struct message *m, const void *p, size_t n)
+static void start_event(struct ct_str *event, uint64_t step)
 {
-	CT_ASSERT(n <= sizeof(m->bytes) - m->len);
-	memcpy(m->bytes + m->len, p, n);
-	m->len += n;
-}
-
-static void put_varint(struct message *m, uint64_t v)
-{
-	uint8_t b;
-
-	for (; v >= 0x80; v >>= 7) {
-		b = (uint8_t)(v | 0x80);
-		put_bytes(m, &b, 1);
-	}
-	b = (uint8_t)v;
-	put_bytes(m, &b, 1);
-}
-
-static void put_key(struct message *m, unsigned field, unsigned wire)
-{
-	put_varint(m, field << 3 | wire);
-}
-
-static void put_block(struct message *m, unsigned field, const void *p, size_t n)
-{
-	put_key(m, field, WIRE_BYTES);
-	put_varint(m, n);
-	put_bytes(m, p, n);
-}
-
-static void start_event(struct message *m, uint64_t step)
-{
-	double now = ct_wall_seconds();
-
-	m->len = 0;
-	put_key(m, EVENT_WALL_TIME, WIRE_64);
-	put_bytes(m, &now, sizeof(now));
-	if (step > 0) {
-		put_key(m, EVENT_STEP, WIRE_VARINT);
-		put_varint(m, step);
-	}
-}
-
-/* Makes a record [n + 16] of the event [n]. */
-static void make_record(const uint8_t *event, size_t n, uint8_t *record)
-{
-	uint64_t len = n;
-	uint32_t crc;
-
-	memcpy(record, &len, 8);
-	crc = ct__crc32c_masked(record, 8);
-	memcpy(record + 8, &crc, 4);
-	memcpy(record + 12, event, n);
-	crc = ct__crc32c_masked(event, n);
-	memcpy(record + 12 + n, &crc, 4);
+	ct_pb_add_double(event, EVENT_WALL_TIME, ct_wall_seconds());
+	if (step > 0)
+		ct_pb_add_int(event, EVENT_STEP, (int64_t)step);
 }
 
 /* Appends a complete record, or nothing: a reader would stop at a part of one. */
-static enum ct_status append(ct_tb *tb, const uint8_t *record, size_t n)
+static enum ct_status append(ct_tb *tb, const void *record, size_t n)
 {
 	const off_t begin = lseek(tb->fd, 0, SEEK_END);
 	enum ct_status st = ct_fd_write_all(tb->fd, record, n, tb->path);
@@ -128,29 +68,40 @@ static enum ct_status append(ct_tb *tb, const uint8_t *record, size_t n)
 	return st;
 }
 
-static enum ct_status write_record(ct_tb *tb, const struct message *m)
+/* Writes the record of an event, and releases the event. */
+static enum ct_status write_event(ct_tb *tb, struct ct_str *event)
 {
-	uint8_t record[sizeof(m->bytes) + 16];
+	const uint64_t len = event->len;
+	const uint32_t event_crc = ct__crc32c_masked(ct_str_text(event), event->len);
+	const uint32_t len_crc = ct__crc32c_masked(&len, sizeof(len));
+	struct ct_str record = {.failed = event->failed};
 
-	make_record(m->bytes, m->len, record);
-	return append(tb, record, m->len + 16);
+	ct_str_add_bytes(&record, &len, sizeof(len));
+	ct_str_add_bytes(&record, &len_crc, sizeof(len_crc));
+	ct_str_add_bytes(&record, ct_str_text(event), event->len);
+	ct_str_add_bytes(&record, &event_crc, sizeof(event_crc));
+	ct_str_release(event);
+	enum ct_status st = ct_str_status(&record);
+	if (st == CT_OK)
+		st = append(tb, record.s, record.len);
+	ct_str_release(&record);
+	return st;
 }
 
 static enum ct_status write_preface(ct_tb *tb, uint64_t resume_step)
 {
-	static const char version[] = "brain.Event:2";
-	static const uint8_t start[] = {SESSION_STATUS << 3 | WIRE_VARINT, SESSION_START};
-	struct message m;
+	struct ct_str first = {0}, resumed = {0}, start = {0};
 
-	start_event(&m, 0);
-	put_block(&m, EVENT_FILE_VERSION, version, strlen(version));
-	CT_TRY(write_record(tb, &m));
+	start_event(&first, 0);
+	ct_pb_add_string(&first, EVENT_FILE_VERSION, "brain.Event:2");
+	CT_TRY(write_event(tb, &first));
 	if (resume_step == 0)
 		return CT_OK;
 	/* TensorBoard drops events of this step and later in older files. */
-	start_event(&m, resume_step + 1);
-	put_block(&m, EVENT_SESSION_LOG, start, sizeof(start));
-	return write_record(tb, &m);
+	start_event(&resumed, resume_step + 1);
+	ct_pb_add_int(&start, SESSION_STATUS, SESSION_START);
+	ct_pb_add_message(&resumed, EVENT_SESSION_LOG, &start);
+	return write_event(tb, &resumed);
 }
 
 /* A link counts as existing, even if its target does not exist. */
@@ -209,46 +160,33 @@ void ct__tb_close(ct_tb *tb)
 	ct_free(tb);
 }
 
-enum ct_status ct__tb_scalars(ct_tb *tb, uint64_t step, const struct ct_tb_scalar *scalars, size_t n)
+/* Writes an event with a summary, and releases the summary. */
+static enum ct_status write_summary(ct_tb *tb, uint64_t step, struct ct_str *summary)
 {
-	struct message event, summary = {.len = 0}, value;
+	struct ct_str event = {0};
 
-	CT_ASSERT(n <= MAX_SCALARS);
-	for (size_t i = 0; i < n; i++) {
-		float simple = (float)scalars[i].value;
-
-		CT_ASSERT(strlen(scalars[i].tag) <= MAX_TAG);
-		value.len = 0;
-		put_block(&value, VALUE_TAG, scalars[i].tag, strlen(scalars[i].tag));
-		put_key(&value, VALUE_SIMPLE, WIRE_32);
-		put_bytes(&value, &simple, sizeof(simple));
-		put_block(&summary, SUMMARY_VALUE, value.bytes, value.len);
-	}
 	start_event(&event, step);
-	put_block(&event, EVENT_SUMMARY, summary.bytes, summary.len);
-	CT_TRY(write_record(tb, &event));
+	ct_pb_add_message(&event, EVENT_SUMMARY, summary);
+	CT_TRY(write_event(tb, &event));
 	return ct_file_still_at(tb->fd, tb->path);
 }
 
-/* A value may be much larger than a message of scalars. */
+enum ct_status ct__tb_scalars(ct_tb *tb, uint64_t step, const struct ct_tb_scalar *scalars, size_t n)
+{
+	struct ct_str summary = {0}, value = {0};
+
+	for (size_t i = 0; i < n; i++) {
+		ct_pb_add_string(&value, VALUE_TAG, scalars[i].tag);
+		ct_pb_add_float(&value, VALUE_SIMPLE, (float)scalars[i].value);
+		ct_pb_add_message(&summary, SUMMARY_VALUE, &value);
+	}
+	return write_summary(tb, step, &summary);
+}
+
 enum ct_status ct__tb_value(ct_tb *tb, uint64_t step, const char *value, size_t n)
 {
-	struct message head, summary = {.len = 0};
-	uint8_t *event, *record;
+	struct ct_str summary = {0};
 
-	put_key(&summary, SUMMARY_VALUE, WIRE_BYTES);
-	put_varint(&summary, n);
-	start_event(&head, step);
-	put_key(&head, EVENT_SUMMARY, WIRE_BYTES);
-	put_varint(&head, summary.len + n);
-	put_bytes(&head, summary.bytes, summary.len);
-	const size_t len = head.len + n;
-	CT_TRY_ALLOC(event = ct_calloc(2 * len + 16, 1));
-	record = event + len;
-	memcpy(event, head.bytes, head.len);
-	memcpy(event + head.len, value, n);
-	make_record(event, len, record);
-	enum ct_status st = append(tb, record, len + 16);
-	ct_free(event);
-	return st < 0 ? st : ct_file_still_at(tb->fd, tb->path);
+	ct_pb_add_bytes(&summary, SUMMARY_VALUE, value, n);
+	return write_summary(tb, step, &summary);
 }

@@ -11,7 +11,7 @@
 typedef struct ct_tb ct_tb;
 
 struct ct_tb_scalar {
-	const char *tag; /* at most 63 bytes, such as "train/loss" */
+	const char *tag; /* such as "train/loss" */
 	double value;    /* stored as fp32 */
 };
 
@@ -20,7 +20,7 @@ struct ct_tb_scalar {
  * return CT_IO, and the message contains the path. */
 enum ct_status ct__tb_open(const char *dir, uint64_t resume_step, ct_tb **out) CT_MUST_CHECK;
 void ct__tb_close(ct_tb *tb);
-/* Writes one event with up to 16 scalars. */
+/* Writes one event with n scalars. */
 enum ct_status ct__tb_scalars(ct_tb *tb, uint64_t step, const struct ct_tb_scalar *scalars, size_t n) CT_MUST_CHECK;
 
 /* Writes one event with a value, a serialized Summary.Value. */

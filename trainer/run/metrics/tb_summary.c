@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/protobuf.h"
 #include "trainer/run/metrics/tb_events_impl.h"
 
 enum { VALUE_TAG = 1, VALUE_IMAGE = 4, VALUE_HISTOGRAM = 5, VALUE_METADATA = 9 };
@@ -31,50 +32,15 @@ enum {
 enum { METRIC_NAME = 1, METRIC_GROUP = 1, METRIC_TAG = 2 };
 enum { START_HPARAMS = 1, START_TIME = 5, MAP_KEY = 1, MAP_VALUE = 2, NUMBER_VALUE = 2, STRING_VALUE = 3 };
 enum { END_STATUS = 1, END_TIME = 2, STATUS_SUCCESS = 1, STATUS_FAILURE = 2 };
-enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2 };
 enum { BINS = 64, MAX_VALUES = 1 << 20 };
 
-static void put_varint(struct ct_str *m, uint64_t v)
-{
-	for (; v >= 0x80; v >>= 7)
-		ct_str_add_bytes(m, &(char){(char)(v | 0x80)}, 1);
-	ct_str_add_bytes(m, &(char){(char)v}, 1);
-}
-
-static void put_integer(struct ct_str *m, unsigned field, uint64_t v)
-{
-	put_varint(m, field << 3 | WIRE_VARINT);
-	put_varint(m, v);
-}
-
-static void put_double(struct ct_str *m, unsigned field, double v)
-{
-	put_varint(m, field << 3 | WIRE_64);
-	ct_str_add_bytes(m, (const char *)&v, sizeof(v));
-}
-
-static void put_bytes(struct ct_str *m, unsigned field, const void *p, size_t n)
-{
-	put_varint(m, field << 3 | WIRE_BYTES);
-	put_varint(m, n);
-	ct_str_add_bytes(m, p, n);
-}
-
-/* Adds `part` as a message, and releases it. */
-static void put_message(struct ct_str *m, unsigned field, struct ct_str *part)
-{
-	put_bytes(m, field, ct_str_text(part), part->len);
-	m->failed |= part->failed;
-	ct_str_release(part);
-}
-
 /* Writes a value whose fields, except for the tag, are `fields`, and releases them. */
-static enum ct_status put_value(ct_tb *tb, uint64_t step, const char *tag, unsigned field, struct ct_str *fields)
+static enum ct_status put_value(ct_tb *tb, uint64_t step, const char *tag, int field, struct ct_str *fields)
 {
 	struct ct_str value = {0};
 
-	put_bytes(&value, VALUE_TAG, tag, strlen(tag));
-	put_message(&value, field, fields);
+	ct_pb_add_string(&value, VALUE_TAG, tag);
+	ct_pb_add_message(&value, field, fields);
 	enum ct_status st = ct_str_status(&value);
 	if (st == CT_OK)
 		st = ct__tb_value(tb, step, value.s, value.len);
@@ -86,10 +52,10 @@ enum ct_status ct__tb_image(ct_tb *tb, uint64_t step, const char *tag, const str
 {
 	struct ct_str m = {0};
 
-	put_integer(&m, IMAGE_HEIGHT, (uint64_t)image->h);
-	put_integer(&m, IMAGE_WIDTH, (uint64_t)image->w);
-	put_integer(&m, IMAGE_CHANNELS, 3);
-	put_bytes(&m, IMAGE_BYTES, image->png, image->n);
+	ct_pb_add_int(&m, IMAGE_HEIGHT, image->h);
+	ct_pb_add_int(&m, IMAGE_WIDTH, image->w);
+	ct_pb_add_int(&m, IMAGE_CHANNELS, 3);
+	ct_pb_add_bytes(&m, IMAGE_BYTES, image->png, image->n);
 	return put_value(tb, step, tag, VALUE_IMAGE, &m);
 }
 
@@ -135,28 +101,27 @@ enum ct_status ct__tb_histogram(ct_tb *tb, uint64_t step, const char *tag, const
 		if (isfinite(v[i]))
 			counts[at < BINS - 1 ? (int)at : BINS - 1]++;
 	}
-	put_double(&m, HISTOGRAM_MIN, r.low);
-	put_double(&m, HISTOGRAM_MAX, r.high);
-	put_double(&m, HISTOGRAM_N, r.n);
-	put_double(&m, HISTOGRAM_SUM, r.sum);
-	put_double(&m, HISTOGRAM_SQUARES, r.squares);
-	put_bytes(&m, HISTOGRAM_LIMITS, limits, sizeof(limits));
-	put_bytes(&m, HISTOGRAM_COUNTS, counts, sizeof(counts));
+	ct_pb_add_double(&m, HISTOGRAM_MIN, r.low);
+	ct_pb_add_double(&m, HISTOGRAM_MAX, r.high);
+	ct_pb_add_double(&m, HISTOGRAM_N, r.n);
+	ct_pb_add_double(&m, HISTOGRAM_SUM, r.sum);
+	ct_pb_add_double(&m, HISTOGRAM_SQUARES, r.squares);
+	ct_pb_add_bytes(&m, HISTOGRAM_LIMITS, limits, sizeof(limits));
+	ct_pb_add_bytes(&m, HISTOGRAM_COUNTS, counts, sizeof(counts));
 	return put_value(tb, step, tag, VALUE_HISTOGRAM, &m);
 }
 
 /* ---- hyperparameters */
 
 /* Writes the content of the plugin, and releases it. */
-static enum ct_status put_hparams(ct_tb *tb, const char *tag, unsigned field, struct ct_str *part)
+static enum ct_status put_hparams(ct_tb *tb, const char *tag, int field, struct ct_str *part)
 {
-	static const char name[] = "hparams";
 	struct ct_str content = {0}, plugin = {0}, metadata = {0};
 
-	put_message(&content, field, part);
-	put_bytes(&plugin, PLUGIN_NAME, name, strlen(name));
-	put_message(&plugin, PLUGIN_CONTENT, &content);
-	put_message(&metadata, METADATA_PLUGIN, &plugin);
+	ct_pb_add_message(&content, field, part);
+	ct_pb_add_string(&plugin, PLUGIN_NAME, "hparams");
+	ct_pb_add_message(&plugin, PLUGIN_CONTENT, &content);
+	ct_pb_add_message(&metadata, METADATA_PLUGIN, &plugin);
 	return put_value(tb, 0, tag, VALUE_METADATA, &metadata);
 }
 
@@ -164,9 +129,9 @@ static void put_metric(struct ct_str *experiment, const char *tag)
 {
 	struct ct_str name = {0}, info = {0};
 
-	put_bytes(&name, METRIC_TAG, tag, strlen(tag));
-	put_message(&info, METRIC_NAME, &name);
-	put_message(experiment, EXPERIMENT_METRICS, &info);
+	ct_pb_add_string(&name, METRIC_TAG, tag);
+	ct_pb_add_message(&info, METRIC_NAME, &name);
+	ct_pb_add_message(experiment, EXPERIMENT_METRICS, &info);
 }
 
 /* Adds the key to the experiment, and the value to the start of the session. */
@@ -179,16 +144,16 @@ static void put_hparam(struct ct_str *experiment, struct ct_str *start, const ch
 	ct_str_add_bytes(&text, value, value_len);
 	const bool is_number = ct_parse_f64(ct_str_text(&text), &number) == CT_OK;
 	ct_error_clear();
-	put_bytes(&info, INFO_NAME, key, key_len);
-	put_integer(&info, INFO_TYPE, is_number ? TYPE_FLOAT64 : TYPE_STRING);
-	put_message(experiment, EXPERIMENT_HPARAMS, &info);
+	ct_pb_add_bytes(&info, INFO_NAME, key, key_len);
+	ct_pb_add_int(&info, INFO_TYPE, is_number ? TYPE_FLOAT64 : TYPE_STRING);
+	ct_pb_add_message(experiment, EXPERIMENT_HPARAMS, &info);
 	if (is_number)
-		put_double(&v, NUMBER_VALUE, number);
+		ct_pb_add_double(&v, NUMBER_VALUE, number);
 	else
-		put_bytes(&v, STRING_VALUE, value, value_len);
-	put_bytes(&entry, MAP_KEY, key, key_len);
-	put_message(&entry, MAP_VALUE, &v);
-	put_message(start, START_HPARAMS, &entry);
+		ct_pb_add_bytes(&v, STRING_VALUE, value, value_len);
+	ct_pb_add_bytes(&entry, MAP_KEY, key, key_len);
+	ct_pb_add_message(&entry, MAP_VALUE, &v);
+	ct_pb_add_message(start, START_HPARAMS, &entry);
 	ct_str_release(&text);
 }
 
@@ -205,7 +170,7 @@ enum ct_status ct__tb_hparams(ct_tb *tb, const char *lines)
 	put_metric(&experiment, "eval/top1");
 	put_metric(&experiment, "eval/loss");
 	put_metric(&experiment, "epoch/train_loss");
-	put_double(&start, START_TIME, ct_wall_seconds());
+	ct_pb_add_double(&start, START_TIME, ct_wall_seconds());
 	const enum ct_status st = put_hparams(tb, "_hparams_/experiment", HPARAMS_EXPERIMENT, &experiment);
 	if (st < 0) {
 		ct_str_release(&start);
@@ -218,7 +183,7 @@ enum ct_status ct__tb_end(ct_tb *tb, bool success)
 {
 	struct ct_str end = {0};
 
-	put_integer(&end, END_STATUS, success ? STATUS_SUCCESS : STATUS_FAILURE);
-	put_double(&end, END_TIME, ct_wall_seconds());
+	ct_pb_add_int(&end, END_STATUS, success ? STATUS_SUCCESS : STATUS_FAILURE);
+	ct_pb_add_double(&end, END_TIME, ct_wall_seconds());
 	return put_hparams(tb, "_hparams_/session_end_info", HPARAMS_END, &end);
 }

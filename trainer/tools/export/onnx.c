@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/protobuf.h"
 #include "trainer/tools/export/export_impl.h"
-#include "trainer/tools/export/protobuf.h"
 
 enum { IR_VERSION = 8, OPSET = 17 };
 enum { TYPE_FLOAT = 1, TYPE_INT64 = 7 };                             /* TensorProto.DataType */

@@ -1,8 +1,8 @@
-#include "trainer/tools/export/protobuf.h"
+#include "base/protobuf.h"
 
 #include <string.h>
 
-enum wire_type { VARINT = 0, LENGTH = 2, FIXED32 = 5 };
+enum wire_type { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
 
 static void add_varint(struct ct_str *m, uint64_t v)
 {
@@ -32,6 +32,12 @@ void ct_pb_add_float(struct ct_str *m, int field, float v)
 {
 	add_tag(m, field, FIXED32);
 	ct_str_add_bytes(m, &v, sizeof(v)); /* little-endian, like every host of ctrain */
+}
+
+void ct_pb_add_double(struct ct_str *m, int field, double v)
+{
+	add_tag(m, field, FIXED64);
+	ct_str_add_bytes(m, &v, sizeof(v));
 }
 
 void ct_pb_begin_bytes(struct ct_str *m, int field, uint64_t n)
