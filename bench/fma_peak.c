@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/cpu/features.h"
 #include "base/parallel.h"
 
 #if defined(__x86_64__)
@@ -62,11 +63,11 @@ static struct loop loop_of(bool bf16)
 {
 #if defined(__x86_64__)
 	if (bf16)
-		return __builtin_cpu_supports("avx512bf16") ? (struct loop){bf16_avx512, 16 * 32 * 2, "vdpbf16ps zmm"}
-							    : (struct loop){0};
-	if (__builtin_cpu_supports("avx512f"))
+		return ct_cpu_has(CT_CPU_AVX512BF16) ? (struct loop){bf16_avx512, 16 * 32 * 2, "vdpbf16ps zmm"}
+						     : (struct loop){0};
+	if (ct_cpu_has(CT_CPU_AVX512F))
 		return (struct loop){fp32_avx512, 16 * 16 * 2, "vfmadd zmm"};
-	return __builtin_cpu_supports("fma") ? (struct loop){fp32_avx2, 12 * 8 * 2, "vfmadd ymm"} : (struct loop){0};
+	return ct_cpu_has(CT_CPU_FMA) ? (struct loop){fp32_avx2, 12 * 8 * 2, "vfmadd ymm"} : (struct loop){0};
 #else
 	return bf16 ? (struct loop){0} : (struct loop){fp32_vector, 16 * 4 * 2, "128-bit vectors"};
 #endif

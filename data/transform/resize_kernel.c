@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "base/cpu/features.h"
 #include "data/transform/resize_axis_impl.h"
 
 #define HALF (1 << (CT_RESIZE_BITS - 1))
@@ -175,17 +176,13 @@ static AVX2 void down_avx2(const uint8_t *const *rows, const int32_t *k, int tap
 
 static const struct ct_resize_kernel with_avx2 = {tabulate, across_avx2, down_avx2, 2};
 
-static bool has_avx512(void)
-{
-	return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-	       __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
-}
-
 const struct ct_resize_kernel *ct__resize_kernel_get(int skip)
 {
-	if (skip <= 0 && has_avx512())
+	const unsigned avx512 = CT_CPU_AVX512BW | CT_CPU_AVX512VL | CT_CPU_AVX512VBMI | CT_CPU_AVX512VNNI;
+
+	if (skip <= 0 && ct_cpu_has(avx512))
 		return &ct__resize_avx512;
-	if (skip <= 1 && __builtin_cpu_supports("avx2"))
+	if (skip <= 1 && ct_cpu_has(CT_CPU_AVX2))
 		return &with_avx2;
 	return &ct__resize_plain;
 }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/cpu/features.h"
 #include "base/half.h"
 
 #define LANES 16
@@ -225,9 +226,9 @@ const struct ct_optim_kernels *ct__optim_kernels_at(size_t i)
 	size_t n = 0;
 
 #ifdef __x86_64__
-	if (__builtin_cpu_supports("avx512f"))
+	if (ct_cpu_has(CT_CPU_AVX512F))
 		usable[n++] = &kernels_avx512;
-	if (__builtin_cpu_supports("avx2"))
+	if (ct_cpu_has(CT_CPU_AVX2))
 		usable[n++] = &kernels_avx2;
 #endif
 	usable[n++] = &kernels_baseline;

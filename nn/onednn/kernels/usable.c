@@ -1,12 +1,12 @@
 /* This is a separate file, because the kernels are compiled for the instructions that this function checks. */
+#include "base/cpu/features.h"
 #include "nn/onednn/kernels/norm_kernels.h"
 
 bool ct__norm_usable(void)
 {
 #if defined(__x86_64__)
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+	return ct_cpu_has(CT_CPU_AVX512);
 #else
-	return true;
+	return true; /* plain C that is not compiled for special instructions */
 #endif
 }

@@ -1,6 +1,7 @@
 /* Compiled for every processor. */
 #include "nn/onednn/winograd/winograd.h"
 
+#include "base/cpu/features.h"
 #include "nn/onednn/winograd/winograd_impl.h"
 
 #define MAX_GROUPS 8
@@ -45,17 +46,6 @@ static int max_groups(const struct ct_winograd_shape *s)
 	return fit < 1 ? 1 : fit > MAX_GROUPS ? MAX_GROUPS : (int)fit;
 }
 
-/* Checks for all instruction sets for which the kernels are compiled. */
-static bool has_instructions(void)
-{
-#if defined(__x86_64__)
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-#else
-	return false;
-#endif
-}
-
 /* Returns whether at least half of the results of the tiles are inside the image. */
 static bool fills_tiles(int h, int w)
 {
@@ -78,7 +68,7 @@ bool ct__winograd_usable(const struct ct_winograd_shape *s)
 	if (s->taps != 3 && s->taps != 5)
 		return false;
 
-	return has_instructions() && channels && padding && fills_tiles(results_h(s), results_w(s)) &&
+	return ct_cpu_has(CT_CPU_AVX512) && channels && padding && fills_tiles(results_h(s), results_w(s)) &&
 	       fills_tiles(s->h, s->w) && enough_tiles(s);
 }
 
