@@ -6,9 +6,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/shared_memory.h"
 
 static int64_t read_clock(clockid_t id)
 {
@@ -39,26 +40,14 @@ int64_t ct_clock_halted_ns(void)
 
 enum ct_status ct_clock_join(int fd)
 {
-	void *p = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	if (p == MAP_FAILED)
-		return CT_FAIL(CT_IO, "cannot map the clock that the ranks share: %s", strerror(errno));
-	shared = p;
-	return CT_OK;
+	shared = ct_shared_memory_map(fd, sizeof(*shared));
+	return shared ? CT_OK : CT_FAIL(CT_IO, "cannot map the clock that the ranks share: %s", strerror(errno));
 }
 
 enum ct_status ct_clock_share(int *fd)
 {
-	enum ct_status st;
-
-	*fd = memfd_create("ctrain-clock", MFD_CLOEXEC);
-	if (*fd < 0 || ftruncate(*fd, sizeof(*shared)) != 0)
-		st = CT_FAIL(CT_IO, "cannot create the clock that the ranks share: %s", strerror(errno));
-	else
-		st = ct_clock_join(*fd);
-	if (st < 0 && *fd >= 0)
-		close(*fd);
-	return st;
+	shared = ct_shared_memory_create("ctrain-clock", sizeof(*shared), fd);
+	return shared ? CT_OK : CT_FAIL(CT_IO, "cannot create the clock that the ranks share: %s", strerror(errno));
 }
 
 void ct_clock_halt(void)

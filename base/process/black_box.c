@@ -10,34 +10,24 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/shared_memory.h"
 
 /* Set before threads are started. */
 static struct ct_black_box *box;
 static _Atomic bool frozen;
 static _Thread_local struct ct_box_thread *mine;
 
-static struct ct_black_box *map(int fd)
+static struct ct_black_box *map_private(void)
 {
-	void *p = mmap(NULL, sizeof(struct ct_black_box), PROT_READ | PROT_WRITE,
-		       fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+	void *p = mmap(NULL, sizeof(*box), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
 
 enum ct_status ct_black_box_create(int *fd, struct ct_black_box **out)
 {
-	enum ct_status st;
-
-	*out = NULL;
-	*fd = memfd_create("ctrain-black-box", MFD_CLOEXEC);
-	if (*fd >= 0 && ftruncate(*fd, sizeof(struct ct_black_box)) == 0)
-		*out = map(*fd);
-	if (*out)
-		return CT_OK;
-	st = CT_FAIL(CT_NOMEM, "cannot create the black box of a rank: %s", strerror(errno));
-	ct_black_box_destroy(*fd, NULL);
-	*fd = -1;
-	return st;
+	*out = ct_shared_memory_create("ctrain-black-box", sizeof(**out), fd);
+	return *out ? CT_OK : CT_FAIL(CT_NOMEM, "cannot create the black box of a rank: %s", strerror(errno));
 }
 
 void ct_black_box_destroy(int fd, struct ct_black_box *b)
@@ -54,11 +44,11 @@ void ct_black_box_join(const char *path)
 
 	if (box)
 		return;
-	box = fd >= 0 ? map(fd) : NULL;
-	if (!box)
-		box = map(-1);
+	box = fd >= 0 ? ct_shared_memory_map(fd, sizeof(*box)) : NULL;
 	if (fd >= 0)
 		close(fd);
+	if (!box)
+		box = map_private();
 	if (box)
 		atomic_store(&box->pid, (int64_t)getpid());
 }

@@ -16,23 +16,10 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/shared_memory.h"
 #include "dist/comm/comm_impl.h"
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8U
-#endif
 #define MAGIC 0x6d68736e72617274
-
-static enum ct_status map_file(struct ct_segment *s, size_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
-
-	if (p == MAP_FAILED)
-		return CT_FAIL(CT_NOMEM, "cannot map %zu MiB of shared memory: %s", bytes >> 20, strerror(errno));
-	s->map = p;
-	s->bytes = bytes;
-	return CT_OK;
-}
 
 enum ct_status ct__segment_no_memory(size_t bytes, int err)
 {
@@ -52,16 +39,12 @@ static enum ct_status create(ct_comm *c, const char *key, size_t bytes, size_t r
 	char text[96];
 	uint64_t nonce;
 
-	/* Some kernels require MFD_NOEXEC_SEAL, because they refuse executable memfds. Older kernels do not know the
-	 * flag. */
-	out->fd = memfd_create("ctrain", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
-	if (out->fd < 0 && errno == EINVAL)
-		out->fd = memfd_create("ctrain", MFD_CLOEXEC);
-	if (out->fd < 0 || ftruncate(out->fd, (off_t)bytes) != 0)
+	out->map = ct_shared_memory_create("ctrain", bytes, &out->fd);
+	out->bytes = bytes;
+	if (!out->map)
 		return ct__segment_no_memory(bytes, errno);
 	if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
 		return CT_FAIL(CT_IO, "cannot get random bytes: %s", strerror(errno));
-	CT_TRY(map_file(out, bytes));
 	if (fallocate(out->fd, 0, 0, (off_t)reserved) != 0)
 		return ct__segment_no_memory(reserved, errno);
 	head = (struct ct_segment_head *)out->map;
@@ -113,7 +96,10 @@ static enum ct_status attach(ct_comm *c, const char *key, int owner, size_t byte
 		return open_failed(c, owner, pid, errno);
 	if (fstat(out->fd, &sb) != 0 || sb.st_size < (off_t)bytes)
 		return open_failed(c, owner, pid, ENOENT);
-	CT_TRY(map_file(out, bytes));
+	out->map = ct_shared_memory_map(out->fd, bytes);
+	out->bytes = bytes;
+	if (!out->map)
+		return CT_FAIL(CT_NOMEM, "cannot map %zu MiB of shared memory: %s", bytes >> 20, strerror(errno));
 	head = (const struct ct_segment_head *)out->map;
 	/* Otherwise the pid or the descriptor now belongs to another process or file. */
 	if (head->magic != MAGIC || head->nonce != nonce || head->bytes != bytes)

@@ -3,7 +3,8 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
+
+#include "base/shared_memory.h"
 
 static size_t size_of(int n)
 {
@@ -12,26 +13,14 @@ static size_t size_of(int n)
 
 enum ct_status ct_step_board_join(int fd, int n, struct ct_step_count **out)
 {
-	void *p = mmap(NULL, size_of(n), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	if (p == MAP_FAILED)
-		return CT_FAIL(CT_NOMEM, "cannot map the step counts of the ranks: %s", strerror(errno));
-	*out = p;
-	return CT_OK;
+	*out = ct_shared_memory_map(fd, size_of(n));
+	return *out ? CT_OK : CT_FAIL(CT_NOMEM, "cannot map the step counts of the ranks: %s", strerror(errno));
 }
 
 enum ct_status ct_step_board_create(int n, struct ct_step_count **out, int *fd)
 {
-	enum ct_status st;
-
-	*fd = memfd_create("ctrain-steps", MFD_CLOEXEC);
-	if (*fd < 0 || ftruncate(*fd, (off_t)size_of(n)) != 0)
-		st = CT_FAIL(CT_NOMEM, "cannot create the step counts of the ranks: %s", strerror(errno));
-	else
-		st = ct_step_board_join(*fd, n, out);
-	if (st < 0 && *fd >= 0)
-		close(*fd);
-	return st;
+	*out = ct_shared_memory_create("ctrain-steps", size_of(n), fd);
+	return *out ? CT_OK : CT_FAIL(CT_NOMEM, "cannot create the step counts of the ranks: %s", strerror(errno));
 }
 
 void ct_step_board_release(struct ct_step_count *b, int n)

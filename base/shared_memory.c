@@ -1,0 +1,37 @@
+#include "base/shared_memory.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+void *ct_shared_memory_map(int fd, size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+void *ct_shared_memory_create(const char *name, size_t bytes, int *fd)
+{
+	void *p = NULL;
+
+	/* Some kernels require MFD_NOEXEC_SEAL, because they refuse executable memfds. Older kernels do not know the
+	 * flag. */
+	*fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+	if (*fd < 0 && errno == EINVAL)
+		*fd = memfd_create(name, MFD_CLOEXEC);
+	if (*fd >= 0 && ftruncate(*fd, (off_t)bytes) == 0)
+		p = ct_shared_memory_map(*fd, bytes);
+	if (!p && *fd >= 0) {
+		const int reason = errno;
+
+		close(*fd);
+		*fd = -1;
+		errno = reason;
+	}
+	return p;
+}
