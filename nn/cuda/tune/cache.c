@@ -1,11 +1,8 @@
 #include "nn/cuda/tune/cache.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -285,8 +282,7 @@ static enum ct_status open_lock(ct__plan_cache *c)
 
 bool ct__plan_cache_lock(ct__plan_cache *c)
 {
-	const int64_t start = ct_now_ns();
-	bool logged = false;
+	bool taken;
 
 	if (c->unwritable)
 		return false;
@@ -294,19 +290,16 @@ bool ct__plan_cache_lock(ct__plan_cache *c)
 		cannot_write(c);
 		return false;
 	}
-	while (flock(c->lock, LOCK_EX | LOCK_NB) != 0) {
-		if (errno != EWOULDBLOCK && errno != EINTR) /* a file system without locks */
-			break;
-		if (!logged)
-			CT_INFO("another process is tuning plans: waiting for %s", c->path);
-		logged = true;
-		if (ct_now_ns() - start > max_wait_ns) {
-			CT_WARN("another process has held the lock on %s for ten minutes: continuing without its plans",
-				c->path);
-			break;
-		}
-		(void)poll(NULL, 0, 20);
+	enum ct_status st = ct_fd_lock(c->lock, 0, &taken);
+	if (st == CT_OK && !taken) {
+		CT_INFO("another process is tuning plans: waiting for %s", c->path);
+		st = ct_fd_lock(c->lock, ct_deadline_in(max_wait_ns), &taken);
 	}
+	if (st < 0) /* a file system without locks */
+		ct_error_clear();
+	else if (!taken)
+		CT_WARN("another process has held the lock on %s for ten minutes: continuing without its plans",
+			c->path);
 	return true;
 }
 
