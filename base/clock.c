@@ -83,6 +83,14 @@ int ct_deadline_poll_ms(int64_t deadline_ns)
 	return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
+int64_t ct_backoff_ns(struct ct_backoff *b)
+{
+	const int64_t pause_ns = b->next_ns;
+
+	b->next_ns = pause_ns < b->max_ns / 2 ? pause_ns * 2 : b->max_ns;
+	return pause_ns;
+}
+
 int64_t ct_process_start_ns(void)
 {
 	char buf[1024];

@@ -34,6 +34,12 @@ int64_t ct_deadline_in(int64_t span_ns);
 /* Returns the timeout for poll(2) that ends at the deadline: the remaining milliseconds, rounded up; 0 if the deadline
  * has passed; -1 if it is CT_FOREVER. */
 int ct_deadline_poll_ms(int64_t deadline_ns);
+/* A pause between attempts that doubles each time, up to a maximum. */
+struct ct_backoff {
+	int64_t next_ns, max_ns; /* set both: the first pause, and the longest */
+};
+/* Returns the pause for this attempt. */
+int64_t ct_backoff_ns(struct ct_backoff *b);
 /* Returns the time at which this process started, on the clock of ct_now_ns, for the metric startup_seconds. The time
  * is read from /proc/self/stat and has a resolution of 10 ms. */
 int64_t ct_process_start_ns(void);

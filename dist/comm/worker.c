@@ -19,19 +19,18 @@
 /* For an operation of at most this size, waking up another thread takes a considerable part of the time. */
 #define SMALL_BYTES ((size_t)64 << 10)
 
-static int64_t first_pause(const struct ct_comm_worker *q)
+static struct ct_backoff first_pause(const struct ct_comm_worker *q)
 {
 	const int64_t quarter = q->comm->opts.timeout_ns / 4;
 
-	return quarter < LOOK_NS ? quarter : LOOK_NS;
+	return (struct ct_backoff){quarter < LOOK_NS ? quarter : LOOK_NS, LOOK_MAX_NS};
 }
 
-/* Returns the time of the next look, and makes the pause after it longer. */
-static int64_t next_look(int64_t *pause_ns, int64_t deadline_ns)
+/* Returns the time of the next look. */
+static int64_t next_look(struct ct_backoff *pause, int64_t deadline_ns)
 {
-	const int64_t look_ns = ct_deadline_in(*pause_ns);
+	const int64_t look_ns = ct_deadline_in(ct_backoff_ns(pause));
 
-	*pause_ns = *pause_ns < LOOK_MAX_NS ? *pause_ns * 2 : *pause_ns;
 	return look_ns < deadline_ns ? look_ns : deadline_ns;
 }
 
@@ -112,7 +111,7 @@ static void *work_loop(void *arg)
 
 		if (q->running && now >= q->look_ns) {
 			look_at(q, q->head, q->deadline_ns);
-			q->look_ns = next_look(&q->pause_ns, now < q->deadline_ns ? q->deadline_ns : CT_FOREVER);
+			q->look_ns = next_look(&q->pause, now < q->deadline_ns ? q->deadline_ns : CT_FOREVER);
 		} else if (q->running || !q->wanted) {
 			q->wakes_ns = q->running ? q->look_ns : now + LOOK_NS;
 			(void)ct_cond_wait_until(&q->posted, &q->lock, q->wakes_ns);
@@ -208,30 +207,31 @@ enum ct_status ct__comm_worker_test(struct ct_comm_worker *q, ct_work *w)
 
 /* Waits while another thread runs an operation, with the lock. Returns false if that has not ended, although the
  * communicator has. */
-static bool await_other(struct ct_comm_worker *q, const ct_work *w, int64_t *pause_ns, int64_t deadline_ns)
+static bool await_other(struct ct_comm_worker *q, const ct_work *w, struct ct_backoff *pause,
+			int64_t deadline_ns)
 {
 	if (atomic_load_explicit(&q->comm->dead, memory_order_acquire))
 		return ct_cond_wait_until(&q->finished, &q->lock, ct_deadline_in(SETTLE_NS)) == 0;
-	if (ct_cond_wait_until(&q->finished, &q->lock, next_look(pause_ns, deadline_ns)) != 0)
+	if (ct_cond_wait_until(&q->finished, &q->lock, next_look(pause, deadline_ns)) != 0)
 		look_at(q, w, deadline_ns);
 	return true;
 }
 
 enum ct_status ct__comm_worker_wait(struct ct_comm_worker *q, ct_work *w, int64_t deadline_ns)
 {
-	int64_t pause_ns = first_pause(q);
+	struct ct_backoff pause = first_pause(q);
 	enum ct_status st;
 
 	pthread_mutex_lock(&q->lock);
 	while ((st = atomic_load_explicit(&w->status, memory_order_acquire)) == CT_INPROGRESS) {
 		if (!q->running) {
-			q->pause_ns = first_pause(q);
-			q->look_ns = next_look(&q->pause_ns, deadline_ns);
+			q->pause = first_pause(q);
+			q->look_ns = next_look(&q->pause, deadline_ns);
 			q->deadline_ns = deadline_ns;
 			if (q->look_ns < q->wakes_ns)
 				pthread_cond_signal(&q->posted);
 			run_head(q);
-		} else if (!await_other(q, w, &pause_ns, deadline_ns)) {
+		} else if (!await_other(q, w, &pause, deadline_ns)) {
 			break;
 		}
 	}

@@ -4,6 +4,7 @@
 #ifndef CT_DIST_COMM_WORKER_IMPL_H
 #define CT_DIST_COMM_WORKER_IMPL_H
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "dist/comm/comm_impl.h"
 
@@ -21,7 +22,8 @@ struct ct_comm_worker {
 	bool wanted;   /* the thread runs the queue; otherwise only threads that wait do */
 	int n_looking; /* calls of `look` */
 	/* Of an operation that a waiting thread runs: its deadline, when to look at it, and the next interval. */
-	int64_t deadline_ns, look_ns, pause_ns;
+	int64_t deadline_ns, look_ns;
+	struct ct_backoff pause;
 	int64_t wakes_ns; /* when the idle thread wakes up by itself */
 	bool ready, stopping;
 };

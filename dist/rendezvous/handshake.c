@@ -261,7 +261,8 @@ static void say_missing(struct ct_world *w)
 
 /* When rank 0 logs which ranks are missing. */
 struct say {
-	int64_t at_ns, pause_ns;
+	int64_t at_ns;
+	struct ct_backoff pause;
 };
 
 /* Gets the handshake of a rank; logs at intervals which ranks are missing. */
@@ -277,8 +278,7 @@ static enum ct_status get_introduction(struct ct_world *w, int rank, int64_t dea
 		if (st != CT_TIMEOUT || ct_now_ns() >= deadline_ns)
 			return st;
 		say_missing(w);
-		say->pause_ns = say->pause_ns * 2 < SAY_MAX_NS ? say->pause_ns * 2 : SAY_MAX_NS;
-		say->at_ns = ct_deadline_in(say->pause_ns);
+		say->at_ns = ct_deadline_in(ct_backoff_ns(&say->pause));
 	}
 }
 
@@ -286,7 +286,7 @@ static enum ct_status get_introduction(struct ct_world *w, int rank, int64_t dea
 static enum ct_status collect(struct ct_world *w, int64_t deadline_ns, struct introduction *all)
 {
 	int64_t start = ct_now_ns();
-	struct say say = {ct_deadline_in(SAY_FIRST_NS), SAY_FIRST_NS};
+	struct say say = {ct_deadline_in(SAY_FIRST_NS), {2 * SAY_FIRST_NS, SAY_MAX_NS}};
 
 	for (int rank = 0; rank < w->id.world; rank++) {
 		struct ct_wire_reader r;

@@ -201,10 +201,11 @@ static enum ct_status no_meeting(const char *path, int64_t start)
 static enum ct_status join_file(struct ct_world *w, const char *path, const struct ct_store_opts *o,
 				const char *net_key, int64_t deadline_ns)
 {
-	int64_t pause = 2 * CT_MS, each = 50 * CT_MS, start = ct_now_ns(), told = start + 5 * CT_SEC;
+	struct ct_backoff pause = {2 * CT_MS, 128 * CT_MS}, attempt = {50 * CT_MS, 1600 * CT_MS};
+	int64_t start = ct_now_ns(), told = start + 5 * CT_SEC;
 
 	for (;;) {
-		enum ct_status st = try_file(w, path, o, net_key, each);
+		enum ct_status st = try_file(w, path, o, net_key, ct_backoff_ns(&attempt));
 
 		/* Any error may be temporary, because the file may be an old one. */
 		if (st == CT_OK)
@@ -215,9 +216,7 @@ static enum ct_status join_file(struct ct_world *w, const char *path, const stru
 			told = CT_FOREVER;
 			CT_INFO("still waiting for rank 0: %s", ct_error_message());
 		}
-		(void)poll(NULL, 0, (int)(pause / CT_MS));
-		pause = pause < 100 * CT_MS ? pause * 2 : pause;
-		each = each < CT_SEC ? each * 2 : each;
+		(void)poll(NULL, 0, (int)(ct_backoff_ns(&pause) / CT_MS));
 	}
 }
 

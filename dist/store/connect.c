@@ -145,7 +145,8 @@ static enum ct_status fail_timeout(const ct_store *s, int64_t start)
 static enum ct_status connect_role(ct_store *s, const char *const *hosts, int n_hosts, enum ct_wire_role role,
 				   int64_t deadline_ns)
 {
-	int64_t start = ct_now_ns(), pause = RETRY_FIRST_NS;
+	struct ct_backoff backoff = {RETRY_FIRST_NS, RETRY_MAX_NS};
+	const int64_t start = ct_now_ns();
 	bool again, logged = false;
 
 	for (;;) {
@@ -160,9 +161,8 @@ static enum ct_status connect_role(ct_store *s, const char *const *hosts, int n_
 			logged = true;
 			CT_INFO("still waiting for the store: %s", ct_error_message());
 		}
-		pause = pause < left ? pause : left;
-		(void)poll(NULL, 0, (int)((pause + CT_MS - 1) / CT_MS));
-		pause = pause * 2 < RETRY_MAX_NS ? pause * 2 : RETRY_MAX_NS;
+		const int64_t pause = ct_backoff_ns(&backoff);
+		(void)poll(NULL, 0, (int)(((pause < left ? pause : left) + CT_MS - 1) / CT_MS));
 	}
 }
 

@@ -80,12 +80,26 @@ static void test_process_start(void **state)
 	assert_true(ct_wall_seconds() > 1.6e9);
 }
 
+static void test_backoff(void **state)
+{
+	struct ct_backoff b = {3, 20};
+	const int64_t pauses[] = {3, 6, 12, 20, 20};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(pauses); i++)
+		assert_int_equal(ct_backoff_ns(&b), pauses[i]);
+	b = (struct ct_backoff){INT64_MAX - 1, INT64_MAX}; /* no overflow */
+	assert_int_equal(ct_backoff_ns(&b), INT64_MAX - 1);
+	assert_int_equal(ct_backoff_ns(&b), INT64_MAX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_deadlines),
 		cmocka_unit_test(test_poll_milliseconds),
 		cmocka_unit_test(test_process_start),
+		cmocka_unit_test(test_backoff),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,6 +49,8 @@ enum ct_restart_choice ct_restarts_next(struct ct_restarts *r, const struct ct_a
 	if (r->used >= r->budget)
 		return CT_RESTART_USED;
 	r->used++;
-	r->delay_ns = later ? FIRST_DELAY_NS : r->delay_ns * 2 < MAX_DELAY_NS ? r->delay_ns * 2 : MAX_DELAY_NS;
+	if (later)
+		r->backoff = (struct ct_backoff){FIRST_DELAY_NS, MAX_DELAY_NS};
+	r->delay_ns = ct_backoff_ns(&r->backoff);
 	return CT_RESTART_AGAIN;
 }

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/clock.h"
 
 enum { CT_LOOP_TRAINING = 2, CT_LOOP_START = 3 };
 
@@ -31,7 +31,8 @@ struct ct_restarts {
 	int budget, used;
 	struct ct_attempt_end last; /* of the previous failure */
 	int n_same;                 /* successive failures of last.rank in last.step */
-	int64_t delay_ns;           /* how long to wait before the next attempt */
+	struct ct_backoff backoff;
+	int64_t delay_ns; /* how long to wait before the next attempt */
 };
 
 enum ct_restart_choice {

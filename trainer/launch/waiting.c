@@ -27,7 +27,7 @@ void ct_waiting_begin(struct ct_waiting *w, const struct ct_job_store *j, const 
 	w->start_ns = ct_now_ns();
 	w->look_at_ns = w->start_ns + LOOK_NS;
 	w->print_at_ns = w->start_ns + FIRST_NS;
-	w->pause_ns = PAUSE_NS;
+	w->pause = (struct ct_backoff){PAUSE_NS, PAUSE_MAX_NS};
 }
 
 int64_t ct_waiting_due(const struct ct_waiting *w)
@@ -65,9 +65,7 @@ static void print(struct ct_waiting *w, const char *text, const char *time)
 	ct_output_print(STDERR_FILENO, "%s%s\n", text, time);
 	ct_str_clear(&w->last);
 	ct_str_add(&w->last, text);
-	if (w->shown)
-		w->pause_ns = w->pause_ns * 2 < PAUSE_MAX_NS ? w->pause_ns * 2 : PAUSE_MAX_NS;
-	w->print_at_ns = now + w->pause_ns;
+	w->print_at_ns = now + ct_backoff_ns(&w->pause);
 	w->shown = true;
 }
 

@@ -3,11 +3,13 @@
 #ifndef CT_TRAINER_LAUNCH_WAITING_H
 #define CT_TRAINER_LAUNCH_WAITING_H
 
+#include "base/clock.h"
 #include "trainer/launch/job_store.h"
 
 struct ct_waiting {
 	bool done, live, shown; /* live: updates one line on the terminal; shown: something has been printed */
-	int64_t start_ns, look_at_ns, print_at_ns, pause_ns;
+	int64_t start_ns, look_at_ns, print_at_ns;
+	struct ct_backoff pause;
 	double limit_s;     /* dist.rendezvous_timeout */
 	struct ct_str last; /* the last text that was printed as a line */
 };

@@ -212,15 +212,14 @@ static enum ct_status look(struct comm_nccl *n)
 
 	if (now < n->look_ns)
 		return CT_OK;
-	n->look_ns = now + n->pause_ns;
-	n->pause_ns = n->pause_ns * 2 < LAST_LOOK_NS ? n->pause_ns * 2 : LAST_LOOK_NS;
+	n->look_ns = now + ct_backoff_ns(&n->pause);
 	CT_TRY(run_failed(n, now));
 	return heed(n, "failed");
 }
 
 void ct__nccl_look_soon(struct comm_nccl *n)
 {
-	n->pause_ns = FIRST_LOOK_NS;
+	n->pause = (struct ct_backoff){FIRST_LOOK_NS, LAST_LOOK_NS};
 	n->look_ns = ct_now_ns() + FIRST_LOOK_NS;
 }
 

@@ -11,6 +11,7 @@
 #ifndef CT_DIST_COMM_NCCL_NCCL_IMPL_H
 #define CT_DIST_COMM_NCCL_NCCL_IMPL_H
 
+#include "base/clock.h"
 #include "base/device/device.h"
 #include "base/thread.h"
 #include "dist/comm/comm_impl.h"
@@ -61,7 +62,8 @@ struct comm_nccl {
 	pthread_mutex_t abort_lock; /* guards the next members; never held during a call of NCCL */
 	pthread_cond_t wake;
 	bool abort_now, stop, aborted;
-	int64_t look_ns, pause_ns; /* the next time to ask the store, and the interval */
+	int64_t look_ns; /* the next time to ask the store */
+	struct ct_backoff pause;
 	int64_t diagnose_ns;       /* how long the host waits for a stream before it compares the ranks */
 };
 
