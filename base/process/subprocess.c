@@ -4,53 +4,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/process/spawn.h"
 
 #define MAX_OUTPUT ((size_t)16 << 20)
 #define REAP_MS 5
-
-extern char **environ;
-
-static int set_files(posix_spawn_file_actions_t *files, int out, int err)
-{
-	int rc = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-
-	if (rc == 0)
-		rc = posix_spawn_file_actions_adddup2(files, out, STDOUT_FILENO);
-	if (rc == 0)
-		rc = posix_spawn_file_actions_adddup2(files, err, STDERR_FILENO);
-	return rc;
-}
-
-static int set_attributes(posix_spawnattr_t *attr, pid_t group)
-{
-	static const int stops[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-	sigset_t blocked, mask, defaults;
-	int rc;
-
-	sigemptyset(&mask);
-	sigemptyset(&defaults);
-	sigaddset(&defaults, SIGCHLD);
-	pthread_sigmask(SIG_BLOCK, NULL, &blocked);
-	for (size_t i = 0; i < CT_ARRAY_LEN(stops); i++) {
-		if (sigismember(&blocked, stops[i]))
-			sigaddset(&mask, stops[i]);
-	}
-	rc = posix_spawnattr_setsigmask(attr, &mask);
-	if (rc == 0)
-		rc = posix_spawnattr_setsigdefault(attr, &defaults);
-	if (rc == 0)
-		rc = posix_spawnattr_setpgroup(attr, group);
-	if (rc == 0)
-		rc = posix_spawnattr_setflags(attr,
-					      POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-	return rc;
-}
 
 /* A shell that leads the process group of the program. When the other end of its input is closed, because this process
  * has ended in any way, it kills the group. No signal but SIGKILL ends it before. */
@@ -61,35 +23,12 @@ struct guard {
 
 static int spawn_guard(int input, pid_t *pid)
 {
-	static const char *const argv[] = {"/bin/sh", "-c", "read x; kill -9 0", NULL};
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	sigset_t all;
-	int rc = posix_spawn_file_actions_init(&files);
+	static const char *const argv[] = {"/bin/sh", "-c", "read x; kill -9 0", NULL}, *const env[] = {NULL};
+	struct ct_spawn s = {.argv = argv, .env = env, .files = {input, -1, -1}};
 
-	if (rc != 0)
-		return rc;
-	rc = posix_spawnattr_init(&attr);
-	if (rc != 0)
-		goto destroy_files;
-	sigfillset(&all);
-	rc = posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-	if (rc == 0)
-		rc = posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-	if (rc == 0)
-		rc = posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-	if (rc == 0)
-		rc = posix_spawnattr_setsigmask(&attr, &all);
-	if (rc == 0)
-		rc = posix_spawnattr_setpgroup(&attr, 0);
-	if (rc == 0)
-		rc = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-	if (rc == 0)
-		rc = posix_spawn(pid, argv[0], &files, &attr, (char *const *)argv, (char *const[]){NULL});
-	posix_spawnattr_destroy(&attr);
-destroy_files:
-	posix_spawn_file_actions_destroy(&files);
-	return rc;
+	sigfillset(&s.blocked);
+	sigemptyset(&s.defaults);
+	return ct_spawn(&s, pid);
 }
 
 static enum ct_status guard_start(struct guard *g)
@@ -118,24 +57,19 @@ static void guard_stop(const struct guard *g)
 
 static enum ct_status spawn(const char *const *argv, int out, int err, pid_t group, pid_t *pid)
 {
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	int rc = posix_spawn_file_actions_init(&files);
+	static const int stops[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+	struct ct_spawn s = {.argv = argv, .files = {-1, out, err}, .group = group};
+	sigset_t blocked;
 
-	if (rc != 0)
-		goto fail;
-	rc = posix_spawnattr_init(&attr);
-	if (rc != 0)
-		goto destroy_files;
-	rc = set_files(&files, out, err);
-	if (rc == 0)
-		rc = set_attributes(&attr, group);
-	if (rc == 0)
-		rc = posix_spawnp(pid, argv[0], &files, &attr, (char *const *)argv, environ);
-	posix_spawnattr_destroy(&attr);
-destroy_files:
-	posix_spawn_file_actions_destroy(&files);
-fail:
+	sigemptyset(&s.blocked);
+	pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+	for (size_t i = 0; i < CT_ARRAY_LEN(stops); i++) {
+		if (sigismember(&blocked, stops[i]))
+			sigaddset(&s.blocked, stops[i]);
+	}
+	sigemptyset(&s.defaults);
+	sigaddset(&s.defaults, SIGCHLD);
+	const int rc = ct_spawn(&s, pid);
 	if (rc == 0)
 		return CT_OK;
 	return CT_FAIL(rc == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot run %s: %s", argv[0], strerror(rc));

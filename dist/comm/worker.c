@@ -207,8 +207,7 @@ enum ct_status ct__comm_worker_test(struct ct_comm_worker *q, ct_work *w)
 
 /* Waits while another thread runs an operation, with the lock. Returns false if that has not ended, although the
  * communicator has. */
-static bool await_other(struct ct_comm_worker *q, const ct_work *w, struct ct_backoff *pause,
-			int64_t deadline_ns)
+static bool await_other(struct ct_comm_worker *q, const ct_work *w, struct ct_backoff *pause, int64_t deadline_ns)
 {
 	if (atomic_load_explicit(&q->comm->dead, memory_order_acquire))
 		return ct_cond_wait_until(&q->finished, &q->lock, ct_deadline_in(SETTLE_NS)) == 0;

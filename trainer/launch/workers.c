@@ -46,7 +46,8 @@ static char **make_env(char *const *extra, size_t n_extra, char *error_env)
 	return env;
 }
 
-/* Makes only async-signal-safe calls, because the launcher has threads. */
+/* Not ct_spawn, which cannot ask for a signal when the launcher dies. Makes only async-signal-safe calls, because the
+ * launcher has threads. */
 static void child_main(pid_t parent, char **argv, char **env, int out, int error, const int *pass_fds, size_t n_pass)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

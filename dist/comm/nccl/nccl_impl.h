@@ -64,7 +64,7 @@ struct comm_nccl {
 	bool abort_now, stop, aborted;
 	int64_t look_ns; /* the next time to ask the store */
 	struct ct_backoff pause;
-	int64_t diagnose_ns;       /* how long the host waits for a stream before it compares the ranks */
+	int64_t diagnose_ns; /* how long the host waits for a stream before it compares the ranks */
 };
 
 static inline cudaStream_t ct__nccl_stream(const ct_stream *s)

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/output.h"
+#include "base/process/spawn.h"
 #include "trainer/job/signals.h"
 #include "trainer/launch/lines.h"
 #include "trainer/launch/remote/command_impl.h"
@@ -52,24 +53,22 @@ struct job {
 
 /* ---- processes */
 
-/* Makes only async-signal-safe calls. Signals of the terminal do not reach the child, which has its own process group.
- * If this process is killed, the child ends because of the end of its input. */
-static void child_main(char **argv, const int pipes[3][2])
+/* Signals of the terminal do not reach the program, which has its own process group. If this process is killed, the
+ * program ends because of the end of its input. */
+static enum ct_status spawn(const char *const *argv, const int files[3], pid_t *pid)
 {
-	sigset_t none;
+	struct ct_spawn s = {.argv = argv, .files = {files[0], files[1], files[2]}};
 
-	setpgid(0, 0);
-	dup2(pipes[0][0], STDIN_FILENO);
-	dup2(pipes[1][1], STDOUT_FILENO);
-	dup2(pipes[2][1], STDERR_FILENO);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL);
-	execvp(argv[0], argv);
-	_exit(NOT_FOUND);
+	sigemptyset(&s.blocked);
+	sigemptyset(&s.defaults);
+	sigaddset(&s.defaults, SIGPIPE);
+	const int rc = ct_spawn(&s, pid);
+	if (rc == 0)
+		return CT_OK;
+	return CT_FAIL(rc == ENOENT ? CT_NOT_FOUND : CT_NOMEM, "cannot run %s: %s", argv[0], strerror(rc));
 }
 
-static enum ct_status start(struct connection *c, char **argv)
+static enum ct_status start(struct connection *c, const char *const *argv)
 {
 	int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
 	enum ct_status st = CT_OK;
@@ -78,15 +77,9 @@ static enum ct_status start(struct connection *c, char **argv)
 		if (pipe2(pipes[i], O_CLOEXEC) != 0)
 			st = CT_FAIL(CT_NOMEM, "pipe: %s", strerror(errno));
 	}
-	c->pid = st == CT_OK ? fork() : 0;
-	if (st == CT_OK && c->pid == 0)
-		child_main(argv, pipes);
-	if (c->pid < 0) {
-		st = CT_FAIL(CT_NOMEM, "fork: %s", strerror(errno));
-		c->pid = 0;
-	}
+	if (st == CT_OK)
+		st = spawn(argv, (int[]){pipes[0][0], pipes[1][1], pipes[2][1]}, &c->pid);
 	if (st == CT_OK) {
-		setpgid(c->pid, c->pid);
 		c->in_fd = pipes[0][1];
 		c->out.fd = pipes[1][0];
 		c->err.fd = pipes[2][0];
@@ -284,7 +277,7 @@ static enum ct_status run(struct job *j)
 
 		st = ct__command_make(j->o, i, &c);
 		if (st == CT_OK)
-			st = start(&j->all[i], c.argv);
+			st = start(&j->all[i], (const char *const *)c.argv);
 		if (st == CT_OK)
 			send_text(&j->all[i], ct_str_text(&variables), variables.len);
 		ct__command_release(&c);

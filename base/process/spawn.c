@@ -1,0 +1,59 @@
+#include "base/process/spawn.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static int set_files(posix_spawn_file_actions_t *files, const int from[3])
+{
+	int rc = 0;
+
+	for (int to = STDIN_FILENO; to <= STDERR_FILENO && rc == 0; to++) {
+		if (from[to] >= 0)
+			rc = posix_spawn_file_actions_adddup2(files, from[to], to);
+		else
+			rc = posix_spawn_file_actions_addopen(files, to, "/dev/null",
+							      to == STDIN_FILENO ? O_RDONLY : O_WRONLY, 0);
+	}
+	return rc;
+}
+
+static int set_attributes(posix_spawnattr_t *attr, const struct ct_spawn *s)
+{
+	int rc = posix_spawnattr_setsigmask(attr, &s->blocked);
+
+	if (rc == 0)
+		rc = posix_spawnattr_setsigdefault(attr, &s->defaults);
+	if (rc == 0)
+		rc = posix_spawnattr_setpgroup(attr, s->group);
+	if (rc == 0)
+		rc = posix_spawnattr_setflags(attr,
+					      POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+	return rc;
+}
+
+int ct_spawn(const struct ct_spawn *s, pid_t *pid)
+{
+	char *const *argv = (char *const *)(uintptr_t)s->argv, *const *env = (char *const *)(uintptr_t)s->env;
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	int rc = posix_spawn_file_actions_init(&files);
+
+	if (rc != 0)
+		return rc;
+	rc = posix_spawnattr_init(&attr);
+	if (rc != 0)
+		goto destroy_files;
+	rc = set_files(&files, s->files);
+	if (rc == 0)
+		rc = set_attributes(&attr, s);
+	if (rc == 0)
+		rc = posix_spawnp(pid, argv[0], &files, &attr, argv, env ? env : environ);
+	posix_spawnattr_destroy(&attr);
+destroy_files:
+	posix_spawn_file_actions_destroy(&files);
+	return rc;
+}
