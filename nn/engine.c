@@ -197,11 +197,6 @@ static enum ct_status check_rows(const ct_program *p, const struct ct_batch *b, 
 	return CT_OK;
 }
 
-int ct_program_reorders(const ct_program *p)
-{
-	return p->reorders;
-}
-
 enum ct_status ct_program_check_batch(const ct_program *p, const struct ct_batch *b)
 {
 	const struct ct_node *loss = ct_graph_node(p->graph, ct_graph_loss(p->graph));

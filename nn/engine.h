@@ -286,9 +286,6 @@ enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum
 enum ct_status ct_program_create_in(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, int context,
 				    ct_program **out) CT_MUST_CHECK;
 void ct_program_destroy(ct_program *p);
-/* Returns the number of values and gradients of values that a step converts from one layout to another. A good choice
- * of layouts needs few conversions. */
-int ct_program_reorders(const ct_program *p);
 /* Both functions post their work. ct_program_forward adds the metrics of the rows to those of the net. In TRAIN mode,
  * it also updates the running statistics. */
 enum ct_status ct_program_forward(ct_program *p, const struct ct_batch *b) CT_MUST_CHECK;

@@ -155,10 +155,11 @@ struct ct_program {
 	enum ct_mode mode;
 	int context;
 	bool profile;
-	bool forward_done;              /* forward has run, and backward has not been called since */
-	int rows;                       /* of the last forward pass */
-	int reorders;                   /* counted only by engines that choose layouts */
-	double *forward_s, *backward_s; /* [n_nodes] */
+	bool forward_done; /* forward has run, and backward has not been called since */
+	int rows;          /* of the last forward pass */
+	int reorders;      /* values and gradients of values that a step converts from one layout to another, for tests;
+			      counted only by engines that choose layouts */
+	double *forward_s, *backward_s;                                /* [n_nodes] */
 	void (*trace)(void *user, const struct ct_program_span *span); /* NULL: none */
 	void *trace_user;
 };

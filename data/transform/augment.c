@@ -41,12 +41,8 @@ bool ct__augment_moves(const struct ct_augment *a, bool flip)
 	return a->crop_padding > 0 || (flip && a->flip) || affine_active(a);
 }
 
+/* In the order of execution. */
 static const struct ct_augment_op *const ops[] = {&ct__augment_rand, &ct__augment_jitter, &ct__augment_erase};
-
-const struct ct_augment_op *ct__augment_op_at(size_t i)
-{
-	return i < CT_ARRAY_LEN(ops) ? ops[i] : NULL;
-}
 
 bool ct__augment_is_photometric(const struct ct_augment *a)
 {

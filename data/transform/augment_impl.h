@@ -37,8 +37,6 @@ struct ct_augment_op {
 	bool cheap; /* this operation alone does not justify a loader thread */
 };
 extern const struct ct_augment_op ct__augment_rand, ct__augment_jitter, ct__augment_erase;
-/* Returns operation i of the table, whose order is that of execution, or NULL if i is past the end. */
-const struct ct_augment_op *ct__augment_op_at(size_t i);
 bool ct__augment_is_photometric(const struct ct_augment *a);
 bool ct__augment_needs_color(const struct ct_augment *a);
 /* Applies the active operations of the table. scratch has the size of the image [h,w,c]. */

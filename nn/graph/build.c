@@ -243,11 +243,6 @@ int ct_graph_max_pool(ct_graph *g, const char *name, int x, struct ct_window win
 	return unary(g, CT_OP_MAX_POOL, name, x, (struct ct_op_attrs){.win = win});
 }
 
-int ct_graph_avg_pool(ct_graph *g, const char *name, int x, struct ct_window win)
-{
-	return unary(g, CT_OP_AVG_POOL, name, x, (struct ct_op_attrs){.win = win});
-}
-
 int ct_graph_global_avg_pool(ct_graph *g, const char *name, int x)
 {
 	return unary(g, CT_OP_GLOBAL_AVG_POOL, name, x, (struct ct_op_attrs){0});

@@ -131,7 +131,6 @@ int ct_graph_conv2d(ct_graph *g, const char *name, int x, int k, struct ct_windo
 int ct_graph_batch_norm(ct_graph *g, const char *name, int x, float eps, float momentum);
 int ct_graph_relu(ct_graph *g, const char *name, int x);
 int ct_graph_max_pool(ct_graph *g, const char *name, int x, struct ct_window win);
-int ct_graph_avg_pool(ct_graph *g, const char *name, int x, struct ct_window win);
 int ct_graph_global_avg_pool(ct_graph *g, const char *name, int x);
 int ct_graph_add(ct_graph *g, const char *name, int a, int b);
 int ct_graph_flatten(ct_graph *g, const char *name, int x);

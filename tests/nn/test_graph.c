@@ -33,7 +33,7 @@ static void test_shapes(void **state)
 	assert_shape(g, c, 6, 14, 8);
 	int d = ct_graph_max_pool(g, "d", ct_graph_relu(g, "r", c), ct_window_square(3, 2, 1));
 	assert_shape(g, d, 6, 7, 4);
-	int e = ct_graph_avg_pool(g, "e", d, ct_window_square(2, 2, 0));
+	int e = ct_graph_op(g, CT_OP_AVG_POOL, "e", d, -1, &(struct ct_op_attrs){.win = ct_window_square(2, 2, 0)});
 	assert_shape(g, e, 6, 3, 2);
 	int f = ct_graph_add(g, "f", e, ct_graph_dropout(g, "drop", e, 0.5f));
 	assert_shape(g, f, 6, 3, 2);
@@ -163,7 +163,7 @@ static void wrong_avg_dilation(ct_graph *g)
 	struct ct_window w = ct_window_square(2, 1, 0);
 
 	w.dilation_h = 2;
-	ct_graph_avg_pool(g, "x", 1, w);
+	ct_graph_op(g, CT_OP_AVG_POOL, "x", 1, -1, &(struct ct_op_attrs){.win = w});
 }
 static void wrong_add(ct_graph *g)
 {

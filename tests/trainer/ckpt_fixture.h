@@ -8,6 +8,7 @@
 #include "tests/nn/on_host.h"
 #include "tests/trainer/tmpdir.h"
 #include "trainer/run/checkpoint/checkpoint.h"
+#include "trainer/run/checkpoint/snapshot_impl.h"
 
 struct fixture {
 	ct_device *device;
@@ -106,6 +107,25 @@ static inline bool fixture_is_step(struct fixture *f, uint32_t step)
 	return same;
 }
 
+/* Saves a checkpoint as the writer does, but in the calling thread, because some tests trace its system calls. out may
+ * be NULL. */
+static inline enum ct_status save_now(const char *run, const struct ct_checkpoint_source *src, int keep_last, bool best,
+				      struct ct_checkpoint_result *out)
+{
+	struct ct_checkpoint_result result = {0};
+	struct ct_snapshot snapshot = {0};
+	enum ct_status st = ct__snapshot_take(src, &snapshot);
+
+	if (st == CT_OK)
+		st = ct__snapshot_write(run, &snapshot, keep_last, best, &result);
+	ct__snapshot_release(&snapshot);
+	if (out)
+		*out = result;
+	else
+		ct_free(result.path);
+	return st;
+}
+
 static inline enum ct_status fixture_save(struct fixture *f, const char *run, uint32_t step, int keep_last, bool best)
 {
 	struct ct_checkpoint_source src = {.net = f->net,
@@ -115,7 +135,7 @@ static inline enum ct_status fixture_save(struct fixture *f, const char *run, ui
 					   .config_lines = "model.name=convnet\noptim.lr=0.1\n"};
 
 	fixture_set_step(f, step);
-	return ct_checkpoint_save(run, &src, keep_last, best, NULL);
+	return save_now(run, &src, keep_last, best, NULL);
 }
 
 /* Loads the newest complete checkpoint, compares all values with those of its step, and returns the step. Returns 0 if

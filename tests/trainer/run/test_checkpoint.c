@@ -84,7 +84,7 @@ static void test_round_trip(void **state)
 		fixture_set_step(&fx, 12);
 		in.last_loss = odd_doubles[i];
 		in.epoch_loss_sum = i ? NAN : 4;
-		assert_ok(ct_checkpoint_save(run, &src, 2, true, &saved));
+		assert_ok(save_now(run, &src, 2, true, &saved));
 		path = saved.path;
 		assert_true(saved.seconds >= 0 && saved.bytes > 1000 && saved.step == in.step);
 		assert_ok(ct_checkpoint_verify(path));
@@ -127,7 +127,7 @@ static void test_without_averages(void **state)
 
 	(void)state;
 	fixture_set_step(&fx, 7);
-	assert_ok(ct_checkpoint_save(in_tmpdir("weights"), &src, 0, false, &saved));
+	assert_ok(save_now(in_tmpdir("weights"), &src, 0, false, &saved));
 	path = saved.path;
 	assert_fails(ct_checkpoint_load(path, fx.net, fx.optim, fx.ema), CT_DATA, "are missing: ema/layer1.0.weight, ");
 	ct_free(path);
@@ -202,7 +202,7 @@ static void test_no_optimizer_state(void **state)
 	plain.state.optim_steps = 4;
 	src = (struct ct_checkpoint_source){
 		.net = plain.net, .optim = plain.optim, .state = &plain.state, .config_lines = ""};
-	assert_ok(ct_checkpoint_save(run, &src, 1, false, &saved));
+	assert_ok(save_now(run, &src, 1, false, &saved));
 	path = saved.path;
 	assert_ok(ct_checkpoint_verify(path));
 	assert_ok(ct_checkpoint_load(path, plain.net, plain.optim, NULL));
@@ -274,7 +274,7 @@ static void test_same_step(void **state)
 	(void)state;
 	assert_ok(fixture_save(&fx, run, 5, 0, false));
 	fx.state.images = 77;
-	assert_ok(ct_checkpoint_save(run, &src, 0, false, &saved));
+	assert_ok(save_now(run, &src, 0, false, &saved));
 	path = saved.path;
 	assert_int_equal(fixture_newest(&fx, run), 5);
 	assert_ok(ct_checkpoint_load_state(path, &out, NULL));
@@ -299,7 +299,7 @@ static void test_not_finite(void **state)
 		float keep = arenas[i][0];
 
 		arenas[i][0] = i == 1 ? INFINITY : NAN;
-		assert_int_equal(ct_checkpoint_save(run, &src, 0, false, NULL), CT_NUMERIC);
+		assert_int_equal(save_now(run, &src, 0, false, NULL), CT_NUMERIC);
 		assert_non_null(strstr(ct_error_message(), "1 of the "));
 		arenas[i][0] = keep;
 	}

@@ -271,7 +271,7 @@ static void test_older_state(void **state)
 	size_t len;
 
 	(void)state;
-	assert_ok(ct_checkpoint_save(run, &src, 0, false, &saved));
+	assert_ok(save_now(run, &src, 0, false, &saved));
 	path = saved.path;
 	assert_ok(ct_checkpoint_load_state(path, &out, NULL));
 	assert_int_equal(out.epoch_bad, 9);

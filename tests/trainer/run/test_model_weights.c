@@ -157,7 +157,7 @@ static void test_checkpoint(void **state)
 	/* Without averages the parameters are taken. */
 	struct ct_checkpoint_source src = {.net = x.net, .optim = x.optim, .state = &x.state};
 	fixture_set_step(&x, 7);
-	assert_ok(ct_checkpoint_save(in_tmpdir("plain"), &src, 0, false, &saved));
+	assert_ok(save_now(in_tmpdir("plain"), &src, 0, false, &saved));
 	path = saved.path;
 	fixture_set_step(&x, 5);
 	assert_ok(ct_model_weights_load(path, x.net, CT_WEIGHTS_WHOLE, NULL));

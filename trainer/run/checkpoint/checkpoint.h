@@ -43,21 +43,19 @@ struct ct_checkpoint_result {
 	uint64_t bytes;
 };
 
-/* Saves a checkpoint to RUN/checkpoints and updates the link `last`, and `best` if `best` is true. Then deletes all but
- * the keep_last newest checkpoints (0 keeps all), but never those that `last` and `best` point to. The newest
- * checkpoint is the one that was saved last, even if training has returned to an earlier step. An existing checkpoint
- * of the same step is replaced. The file system must have space for one checkpoint more than are kept, and host memory
- * must have space for a copy of all tensors. out may be NULL. Fails with CT_IO and the name of the file in the message,
- * or with CT_NUMERIC if a parameter or an optimizer state is not finite. A failure does not change older checkpoints.
- * Failpoints: ckpt.model and ckpt.optim (each before every tensor from an arena and after the file), ckpt.state,
- * ckpt.rename, ckpt.link, ckpt.prune. */
-enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoint_source *src, int keep_last, bool best,
-				  struct ct_checkpoint_result *out) CT_MUST_CHECK;
-
 /* Saves checkpoints while training continues. ct_checkpoint_writer_post takes a snapshot in stream order, that is,
  * after all work posted to the engine's stream, and returns. A thread then hashes, writes, syncs and publishes the
  * snapshot. The checkpoint does not exist until it is published. If a crash happens earlier, a resume uses the previous
- * checkpoint. The result of a save must be taken before the next save is posted. */
+ * checkpoint. The result of a save must be taken before the next save is posted.
+ *
+ * A save writes a checkpoint to RUN/checkpoints and updates the link `last`, and `best` if `best` is true. Then it
+ * deletes all but the keep_last newest checkpoints (0 keeps all), but never those that `last` and `best` point to. The
+ * newest checkpoint is the one that was saved last, even if training has returned to an earlier step. An existing
+ * checkpoint of the same step is replaced. The file system must have space for one checkpoint more than are kept, and
+ * host memory must have space for a copy of all tensors. Fails with CT_IO and the name of the file in the message, or
+ * with CT_NUMERIC if a parameter or an optimizer state is not finite. A failure does not change older checkpoints.
+ * Failpoints: ckpt.model and ckpt.optim (each before every tensor from an arena and after the file), ckpt.state,
+ * ckpt.rename, ckpt.link, ckpt.prune. */
 typedef struct ct_checkpoint_writer ct_checkpoint_writer;
 enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last,
 					   ct_checkpoint_writer **out) CT_MUST_CHECK;

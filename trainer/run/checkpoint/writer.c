@@ -1,4 +1,4 @@
-/* Saves checkpoints, either immediately or in a thread while training continues. */
+/* Saves checkpoints in a thread while training continues. */
 #include <stdatomic.h>
 
 #include "base/clock.h"
@@ -7,25 +7,6 @@
 #include "base/thread.h"
 #include "trainer/run/checkpoint/checkpoint.h"
 #include "trainer/run/checkpoint/snapshot_impl.h"
-
-enum ct_status ct_checkpoint_save(const char *run_dir, const struct ct_checkpoint_source *src, int keep_last, bool best,
-				  struct ct_checkpoint_result *out)
-{
-	struct ct_checkpoint_result r;
-	struct ct_snapshot snap = {0};
-	enum ct_status st = ct__snapshot_take(src, &snap);
-
-	if (st == CT_OK)
-		st = ct__snapshot_write(run_dir, &snap, keep_last, best, &r);
-	ct__snapshot_release(&snap);
-	CT_TRY(st);
-	r.exposed_seconds = r.seconds;
-	if (out)
-		*out = r;
-	else
-		ct_free(r.path);
-	return CT_OK;
-}
 
 struct ct_checkpoint_writer {
 	char *run_dir;
