@@ -182,17 +182,3 @@ enum ct_status ct_safetensors_read(const ct_safetensors *s, int i, float *out, s
 	}
 	return CT_OK;
 }
-
-enum ct_status ct__safetensors_parse_fuzz(const uint8_t *data, size_t len)
-{
-	static const char where[] = "fuzz";
-	struct ct_st_header h;
-	size_t header;
-
-	if (len < 8)
-		return CT_FAIL(CT_DATA, "%s is not a safetensors file: it has only %zu bytes", where, len);
-	CT_TRY(ct__st_header_len(data, len, where, &header));
-	CT_TRY(ct__st_header_parse((const char *)data + 8, header, len - 8 - header, where, &h));
-	ct__st_header_release(&h);
-	return CT_OK;
-}

@@ -41,7 +41,4 @@ const struct ct_st_dtype *ct__st_dtype_find(const char *name); /* returns NULL i
 enum ct_status ct__st_fail(enum ct_status status, const char *where, const char *name, const char *fmt, ...)
 	CT_PRINTF(4, 5);
 
-/* For the fuzzer: checks `data` as if it were the contents of a file, without reading tensors. */
-enum ct_status ct__safetensors_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
-
 #endif

@@ -24,9 +24,12 @@ static void print_and_parse(const ct_json *j, bool pretty)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct ct_ckpt_state state;
 	ct_json *j;
 
-	if (ct_ckpt_state_parse_fuzz(data, size) < 0)
+	if (ct_ckpt_state_parse((const char *)data, size, "fuzz", &state) == CT_OK)
+		ct_ckpt_state_release(&state);
+	else
 		ct_error_clear();
 	if (ct_json_parse((const char *)data, size, "fuzz", &j) < 0) {
 		ct_error_clear();

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "infer/safetensors_impl.h"
+#include "tests/infer/safetensors_check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void parse(const uint8_t *data, size_t size)
 {
-	if (ct__safetensors_parse_fuzz(data, size) < 0)
+	if (safetensors_check(data, size) < 0)
 		ct_error_clear();
 }
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/hash/sha256.h"
-#include "infer/safetensors_impl.h"
+#include "tests/infer/safetensors_check.h"
 #include "tests/trainer/tmpdir.h"
 
 static enum ct_status fill(void *user, int i, float *out)
@@ -185,9 +185,9 @@ static void test_malformed(void **state)
 
 		print_message("%s\n", cases[i].header);
 		if (cases[i].says)
-			assert_fails(ct__safetensors_parse_fuzz(buf, len), CT_DATA, cases[i].says);
+			assert_fails(safetensors_check(buf, len), CT_DATA, cases[i].says);
 		else
-			assert_ok(ct__safetensors_parse_fuzz(buf, len));
+			assert_ok(safetensors_check(buf, len));
 	}
 }
 
@@ -196,15 +196,15 @@ static void test_lengths(void **state)
 	uint8_t buf[64] = {0};
 
 	(void)state;
-	assert_fails(ct__safetensors_parse_fuzz(buf, 0), CT_DATA, "only 0 bytes");
-	assert_fails(ct__safetensors_parse_fuzz(buf, 7), CT_DATA, "only 7 bytes");
-	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "not a JSON object");
+	assert_fails(safetensors_check(buf, 0), CT_DATA, "only 0 bytes");
+	assert_fails(safetensors_check(buf, 7), CT_DATA, "only 7 bytes");
+	assert_fails(safetensors_check(buf, 8), CT_DATA, "not a JSON object");
 	buf[0] = 1;
-	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "beyond the end of the file");
+	assert_fails(safetensors_check(buf, 8), CT_DATA, "beyond the end of the file");
 	buf[3] = 2;
-	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "exceeds the limit");
+	assert_fails(safetensors_check(buf, 8), CT_DATA, "exceeds the limit");
 	memset(buf, 0xff, 8);
-	assert_fails(ct__safetensors_parse_fuzz(buf, 8), CT_DATA, "exceeds the limit");
+	assert_fails(safetensors_check(buf, 8), CT_DATA, "exceeds the limit");
 }
 
 /* Every prefix and every flipped bit of the header of a real file: an answer, never a crash; and a shortened file never
@@ -219,14 +219,14 @@ static void test_damage(void **state)
 	write_three(path);
 	assert_ok(ct_file_read(path, 1 << 20, &data, &len));
 	header = 8 + (size_t)(unsigned char)data[0] + 256 * (size_t)(unsigned char)data[1];
-	assert_ok(ct__safetensors_parse_fuzz((uint8_t *)data, len));
+	assert_ok(safetensors_check((uint8_t *)data, len));
 	for (size_t n = 0; n < len; n++)
-		assert_int_equal(ct__safetensors_parse_fuzz((uint8_t *)data, n), CT_DATA);
+		assert_int_equal(safetensors_check((uint8_t *)data, n), CT_DATA);
 	for (size_t bit = 0; bit < 8 * header; bit++) {
 		enum ct_status st;
 
 		data[bit / 8] ^= (char)(1 << bit % 8);
-		st = ct__safetensors_parse_fuzz((uint8_t *)data, len);
+		st = safetensors_check((uint8_t *)data, len);
 		/* A flip within a name or the padding can leave a well-formed header: the checksum is for that. */
 		assert_true(st == CT_OK || st == CT_DATA);
 		data[bit / 8] ^= (char)(1 << bit % 8);

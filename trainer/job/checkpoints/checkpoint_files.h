@@ -63,13 +63,14 @@ struct ct_ckpt_state {
 const char *ct_ckpt_file_name(int i);
 void ct_ckpt_state_release(struct ct_ckpt_state *s);
 enum ct_status ct_ckpt_state_write(const char *path, const struct ct_ckpt_state *s, uint64_t *bytes) CT_MUST_CHECK;
+/* Parses the content of state.json. `where` is for messages. On failure, *out is not changed. */
+enum ct_status ct_ckpt_state_parse(const char *text, size_t len, const char *where,
+				   struct ct_ckpt_state *out) CT_MUST_CHECK;
 /* Reads state.json from a checkpoint directory. On failure, *out is not changed. */
 enum ct_status ct_ckpt_state_read(const char *folder, struct ct_ckpt_state *out) CT_MUST_CHECK;
 /* Reads the state and, if config_lines is not NULL, the lines of the config, which the caller owns. */
 enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state *out,
 					char **config_lines) CT_MUST_CHECK;
-/* For the fuzzer: runs only the parser of state.json. */
-enum ct_status ct_ckpt_state_parse_fuzz(const uint8_t *data, size_t len) CT_MUST_CHECK;
 
 struct ct_ckpt_entry {
 	char name[40];       /* "step-000000001234" */

@@ -297,7 +297,7 @@ static enum ct_status read_json(const ct_json *o, struct ct_ckpt_state *s)
 }
 
 /* Reads the fields before it compares the checksum, so that the fuzzer reaches the fields, too. */
-static enum ct_status parse(const char *text, size_t len, const char *where, struct ct_ckpt_state *out)
+enum ct_status ct_ckpt_state_parse(const char *text, size_t len, const char *where, struct ct_ckpt_state *out)
 {
 	struct ct_ckpt_state s = {0};
 	enum ct_status st;
@@ -338,7 +338,7 @@ enum ct_status ct_ckpt_state_read(const char *folder, struct ct_ckpt_state *out)
 
 	CT_TRY_ALLOC(path = ct_path_join(folder, CT_CKPT_STATE));
 	CT_TRY_GOTO(ct_file_read(path, MAX_BYTES, &text, &len), st, out);
-	CT_TRY_GOTO(parse(text, len, path, out), st, out);
+	CT_TRY_GOTO(ct_ckpt_state_parse(text, len, path, out), st, out);
 out:
 	ct_free(text);
 	ct_free(path);
@@ -355,15 +355,6 @@ enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state 
 		*config_lines = s.config_lines;
 		s.config_lines = NULL;
 	}
-	ct_ckpt_state_release(&s);
-	return CT_OK;
-}
-
-enum ct_status ct_ckpt_state_parse_fuzz(const uint8_t *data, size_t len)
-{
-	struct ct_ckpt_state s;
-
-	CT_TRY(parse((const char *)data, len, "fuzz", &s));
 	ct_ckpt_state_release(&s);
 	return CT_OK;
 }
