@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "data/image/codec.h"
+#include "data/image/grid.h"
 #include "data/loader/class_order.h"
 #include "data/transform/transform.h"
 
@@ -188,25 +189,32 @@ int ct_run_images_find_filters(const struct ct_image_source *data, ct_tensor_dim
 	return -1;
 }
 
+static struct ct_image_grid filter_grid(const struct ct_filters *l)
+{
+	return (struct ct_image_grid){.n = l->n,
+				      .columns = l->n < FILTER_COLUMNS ? l->n : FILTER_COLUMNS,
+				      .cell_w = l->w,
+				      .cell_h = l->h,
+				      .gap = 1};
+}
+
 void ct_run_images_filters_size(const struct ct_filters *l, int *width, int *height)
 {
-	const int columns = l->n < FILTER_COLUMNS ? l->n : FILTER_COLUMNS, rows = (l->n + columns - 1) / columns;
+	const struct ct_image_grid g = filter_grid(l);
+	int64_t w, h;
 
-	*width = columns * (l->w + 1) - 1;
-	*height = rows * (l->h + 1) - 1;
+	ct_image_grid_size(&g, &w, &h);
+	*width = (int)w;
+	*height = (int)h;
 }
 
 enum ct_status ct_run_images_draw_filters(const struct ct_filters *l, const float *v, struct ct_str *png)
 {
-	const int n = l->n, c = l->c, h = l->h, w = l->w;
-	const int columns = n < FILTER_COLUMNS ? n : FILTER_COLUMNS;
-	int width, height;
+	const int c = l->c, h = l->h, w = l->w;
+	struct ct_image_grid g = filter_grid(l);
 
-	ct_run_images_filters_size(l, &width, &height);
-	uint8_t *rgb;
-	CT_TRY_ALLOC(rgb = CT_NEW_ARRAY(uint8_t, (size_t)width *(size_t)height * 3));
-	memset(rgb, 128, (size_t)width * (size_t)height * 3);
-	for (int k = 0; k < n; k++) {
+	CT_TRY(ct_image_grid_create(&g, 128));
+	for (int k = 0; k < l->n; k++) {
 		const float *f = v + (size_t)k * (size_t)(c * h * w);
 		float low = f[0], high = f[0];
 
@@ -215,16 +223,15 @@ enum ct_status ct_run_images_draw_filters(const struct ct_filters *l, const floa
 			high = fmaxf(high, f[i]);
 		}
 		for (int i = 0; i < h * w * 3; i++) {
-			const int y = k / columns * (h + 1) + i / 3 / w, x = k % columns * (w + 1) + i / 3 % w;
 			const float value = f[(c >= 3 ? i % 3 : 0) * h * w + i / 3];
 
-			rgb[((size_t)y * (size_t)width + (size_t)x) * 3 + (size_t)(i % 3)] =
+			ct_image_grid_at(&g, k, i / 3 % w, i / 3 / w)[i % 3] =
 				(uint8_t)(high > low && isfinite(value) && isfinite(high - low)
 						  ? 255 * (value - low) / (high - low)
 						  : 128);
 		}
 	}
-	enum ct_status st = ct_png_encode(rgb, width, height, png);
-	ct_free(rgb);
+	enum ct_status st = ct_png_encode(g.image.pixels, g.image.w, g.image.h, png);
+	ct_image_grid_release(&g);
 	return st == CT_OK ? ct_str_status(png) : st;
 }

@@ -10,34 +10,31 @@
 
 #include "base/log.h"
 #include "data/image/codec.h"
+#include "data/image/grid.h"
 #include "trainer/run/evaluation/run_images.h"
 
 enum { COLUMNS = 6, ROWS = 4, GAP = 2, MAX_SIDE = 256 };
 
-/* Images of the same size in a grid. */
+/* Images of the same size. Nothing is created before the first one. */
 struct grid {
-	uint8_t *rgb; /* [height, width, 3]; NULL: there are none yet */
-	int h, w, n, width, height;
+	struct ct_image_grid cells;
+	int n; /* images in it */
 };
 
 static enum ct_status add_image(void *user, const struct ct_run_image *image)
 {
+	const size_t row_bytes = (size_t)image->w * 3;
 	struct grid *g = user;
 
 	if (image->h > MAX_SIDE || image->w > MAX_SIDE || g->n == COLUMNS * ROWS)
 		return CT_OK;
-	if (!g->rgb) {
-		*g = (struct grid){.h = image->h,
-				   .w = image->w,
-				   .width = COLUMNS * (image->w + GAP) - GAP,
-				   .height = ROWS * (image->h + GAP) - GAP};
-		CT_TRY_ALLOC(g->rgb = ct_calloc((size_t)g->height, (size_t)g->width * 3));
-		memset(g->rgb, 255, (size_t)g->height * (size_t)g->width * 3);
+	if (!g->cells.image.pixels) {
+		g->cells = (struct ct_image_grid){
+			.n = COLUMNS * ROWS, .columns = COLUMNS, .cell_w = image->w, .cell_h = image->h, .gap = GAP};
+		CT_TRY(ct_image_grid_create(&g->cells, 255));
 	}
-	const int x = g->n % COLUMNS * (g->w + GAP), y = g->n / COLUMNS * (g->h + GAP);
-	for (int row = 0; row < g->h; row++)
-		memcpy(g->rgb + ((size_t)(y + row) * (size_t)g->width + (size_t)x) * 3,
-		       image->rgb + (size_t)row * (size_t)g->w * 3, (size_t)g->w * 3);
+	for (int y = 0; y < image->h; y++)
+		memcpy(ct_image_grid_at(&g->cells, g->n, 0, y), image->rgb + (size_t)y * row_bytes, row_bytes);
 	g->n++;
 	return CT_OK;
 }
@@ -45,15 +42,16 @@ static enum ct_status add_image(void *user, const struct ct_run_image *image)
 /* Writes the grid, and releases it. */
 static enum ct_status put_grid(struct grid *g, ct_metrics_log *m, uint64_t step, const char *tag)
 {
+	const struct ct_rgb *image = &g->cells.image;
 	struct ct_str png = {0};
 	enum ct_status st = CT_OK;
 
-	if (g->rgb)
-		st = ct_png_encode(g->rgb, g->width, g->height, &png);
-	if (st == CT_OK && g->rgb)
-		st = ct_metrics_image(m, step, tag, &(struct ct_tb_image){png.s, png.len, g->height, g->width});
+	if (image->pixels)
+		st = ct_png_encode(image->pixels, image->w, image->h, &png);
+	if (st == CT_OK && image->pixels)
+		st = ct_metrics_image(m, step, tag, &(struct ct_tb_image){png.s, png.len, image->h, image->w});
 	ct_str_release(&png);
-	ct_free(g->rgb);
+	ct_image_grid_release(&g->cells);
 	return st;
 }
 
@@ -63,7 +61,7 @@ static enum ct_status put_samples(const struct ct_session *s, ct_metrics_log *m,
 	const enum ct_status st = ct_run_images_samples(data, add_image, &g);
 
 	if (st < 0) {
-		ct_free(g.rgb);
+		ct_image_grid_release(&g.cells);
 		return st;
 	}
 	return put_grid(&g, m, s->state.step, "images/training");
@@ -156,6 +154,6 @@ void ct_board_mistakes(const struct ct_session *s, ct_metrics_log *metrics, cons
 	ct_image_source_set(&data, s->cfg, &s->plan, s->train, s->val);
 	const enum ct_status st = ct_run_images_mistakes(&data, p, add_image, &g);
 	if (st < 0)
-		ct_free(g.rgb);
+		ct_image_grid_release(&g.cells);
 	warn(st < 0 ? st : put_grid(&g, metrics, p->step, "images/mistakes"));
 }

@@ -1,9 +1,9 @@
 #include "trainer/tools/dataset/image_grid.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/mem.h"
+#include "data/image/grid.h"
 
 enum {
 	GAP = 10,
@@ -16,32 +16,34 @@ enum {
 
 static const uint8_t ink[3] = {22, 25, 31}, muted[3] = {104, 112, 125};
 
-static int title_height(const struct ct__grid *g)
+static struct ct_image_grid cells_of(const struct ct__grid *g)
 {
-	return g->title ? LINE * TITLE + PADDING : 0;
-}
-
-static int row_height(const struct ct__grid *g)
-{
-	return g->cell_h + GAP + (g->lines > 0 ? PADDING + g->lines * LINE * g->dot : 0);
+	return (struct ct_image_grid){.n = g->n,
+				      .columns = g->columns,
+				      .cell_w = g->cell_w,
+				      .cell_h = g->cell_h,
+				      .gap = GAP,
+				      .margin = GAP,
+				      .header = g->title ? LINE * TITLE + PADDING : 0,
+				      .caption = g->lines > 0 ? PADDING + g->lines * LINE * g->dot : 0,
+				      .image = g->image};
 }
 
 enum ct_status ct_grid_create(struct ct__grid *g, int longest)
 {
-	const int rows = (g->n + g->columns - 1) / g->columns;
+	struct ct_image_grid cells;
 	int64_t w, h;
 
 	g->dot = longest * CT_TEXT_WIDTH * 2 <= g->cell_w ? 2 : 1;
-	w = (int64_t)g->columns * (g->cell_w + GAP) + GAP;
-	h = (int64_t)rows * row_height(g) + GAP + title_height(g);
+	cells = cells_of(g);
+	ct_image_grid_size(&cells, &w, &h);
 	if (w > MAX_SIDE || h > MAX_SIDE)
 		return CT_FAIL(
 			CT_USAGE,
 			"%d images of %d x %d pixels would need an output image of %lld x %lld pixels; the maximum is %d on each side",
 			g->n, g->cell_w, g->cell_h, (long long)w, (long long)h, MAX_SIDE);
-	g->image = (struct ct_rgb){.w = (int)w, .h = (int)h};
-	CT_TRY_ALLOC(g->image.pixels = ct_calloc((size_t)w * 3, (size_t)h));
-	memset(g->image.pixels, 255, (size_t)w * 3 * (size_t)h);
+	CT_TRY(ct_image_grid_create(&cells, 255));
+	g->image = cells.image;
 	if (g->title)
 		ct_text_draw(&g->image, GAP, GAP, TITLE, muted, g->title);
 	return CT_OK;
@@ -53,24 +55,14 @@ void ct_grid_release(struct ct__grid *g)
 	g->image.pixels = NULL;
 }
 
-static int cell_x(const struct ct__grid *g, int i)
-{
-	return GAP + i % g->columns * (g->cell_w + GAP);
-}
-
-static int cell_y(const struct ct__grid *g, int i)
-{
-	return GAP + title_height(g) + i / g->columns * row_height(g);
-}
-
 void ct_grid_draw(struct ct__grid *g, int i, int left, int top, int out_w, int out_h, const uint8_t *x, int h, int w,
 		  int c)
 {
+	const struct ct_image_grid cells = cells_of(g);
+
 	for (int y = 0; y < out_h; y++) {
 		const uint8_t *row = x + (size_t)(y * h / out_h) * (size_t)w * (size_t)c;
-		uint8_t *to =
-			g->image.pixels +
-			((size_t)(cell_y(g, i) + top + y) * (size_t)g->image.w + (size_t)(cell_x(g, i) + left)) * 3;
+		uint8_t *to = ct_image_grid_at(&cells, i, left, top + y);
 
 		for (int k = 0; k < out_w; k++, to += 3) {
 			const uint8_t *p = row + (size_t)(k * w / out_w) * (size_t)c;
@@ -85,6 +77,7 @@ void ct_grid_caption(struct ct__grid *g, int i, int line, const char *text)
 {
 	const int most = (g->cell_w + GAP - 2) / (CT_TEXT_WIDTH * g->dot), n = ct_text_length(text);
 	const int shown = n <= most ? n : most, width = (shown * CT_TEXT_WIDTH - 1) * g->dot;
+	const struct ct_image_grid cells = cells_of(g);
 	char cut[MAX_CAPTION];
 	size_t bytes = 0;
 
@@ -97,6 +90,7 @@ void ct_grid_caption(struct ct__grid *g, int i, int line, const char *text)
 		snprintf(cut + bytes, sizeof(cut) - bytes, "..");
 		text = cut;
 	}
-	ct_text_draw(&g->image, cell_x(g, i) + (g->cell_w - width) / 2,
-		     cell_y(g, i) + g->cell_h + PADDING + line * LINE * g->dot, g->dot, line == 0 ? ink : muted, text);
+	ct_text_draw(&g->image, ct_image_grid_x(&cells, i) + (g->cell_w - width) / 2,
+		     ct_image_grid_y(&cells, i) + g->cell_h + PADDING + line * LINE * g->dot, g->dot,
+		     line == 0 ? ink : muted, text);
 }
