@@ -249,13 +249,3 @@ void ct_file_pool_put(ct_file_pool *p, uint32_t i)
 	done(p);
 	pthread_mutex_unlock(&p->lock);
 }
-
-uint32_t ct_file_pool_open_count(ct_file_pool *p)
-{
-	uint32_t n;
-
-	pthread_mutex_lock(&p->lock);
-	n = p->n_open;
-	pthread_mutex_unlock(&p->lock);
-	return n;
-}

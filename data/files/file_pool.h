@@ -18,7 +18,5 @@ void ct_file_pool_destroy(ct_file_pool *p);
  * file no longer exists, and with CT_IO for other errors. */
 enum ct_status ct_file_pool_get(ct_file_pool *p, uint32_t i, int *fd) CT_MUST_CHECK;
 void ct_file_pool_put(ct_file_pool *p, uint32_t i);
-/* For tests: returns the number of currently open descriptors. */
-uint32_t ct_file_pool_open_count(ct_file_pool *p);
 
 #endif

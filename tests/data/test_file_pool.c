@@ -134,6 +134,15 @@ static void test_few_descriptors(void **state)
 	temp_dir_remove(dir);
 }
 
+static int count_open(const int *fds, int n)
+{
+	int open = 0;
+
+	for (int i = 0; i < n; i++)
+		open += fcntl(fds[i], F_GETFD) != -1;
+	return open;
+}
+
 static void test_file_pool(void **state)
 {
 	char *dir = temp_dir(), *paths[6];
@@ -156,10 +165,10 @@ static void test_file_pool(void **state)
 		assert_int_equal(c, 'a' + (int)i);
 	}
 	/* All in use: the limit has to give way, and is kept again afterwards. */
-	assert_int_equal(ct_file_pool_open_count(p), 4);
+	assert_int_equal(count_open(fd, 4), 4);
 	for (uint32_t i = 0; i < 4; i++)
 		ct_file_pool_put(p, i);
-	assert_int_equal(ct_file_pool_open_count(p), 2);
+	assert_int_equal(count_open(fd, 4), 2);
 	/* 3 was opened after 2, but 2 is used again: opening 4 closes 3. */
 	assert_ok(ct_file_pool_get(p, 2, &again));
 	assert_int_equal(again, fd[2]);
