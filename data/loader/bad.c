@@ -1,8 +1,8 @@
 /* `known` has a bit for each sample, which threads read without the lock; a bit that is seen late only means that the
- * sample is read once more. Texts and uses are protected by the lock. Which thread finds a bad sample first depends on
- * timing, but reports do not: they are made by the caller's thread, batch by batch, in the order of rows and attempts,
- * and each sample is reported once. Rows of a neighboring slice are left to the rank that owns them. The count
- * therefore exceeds its limit at the same batch in each run. */
+ * sample is read once more. Messages and uses are protected by the lock. Which thread finds a bad sample first depends
+ * on timing, but reports do not: they are made by the caller's thread, batch by batch, in the order of rows and
+ * attempts, and each sample is reported once. Rows of a neighboring slice are left to the rank that owns them. The
+ * count therefore exceeds its limit at the same batch in each run. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
