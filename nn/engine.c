@@ -1,3 +1,12 @@
+/* Every call of an engine passes through these wrappers. They check batches and the order of calls, so that engines
+ * need not: a device reads labels and rows of images without further checks. A batch in device memory has been checked
+ * before it was copied there.
+ *
+ * ran[context] names the program whose values are in the memory of the context. It is set when a forward pass has been
+ * posted, and NULL after a failed pass and after a program was created, because the memory may have moved. Thus
+ * backward and read never see the values of another program. A recording bypasses forward and backward, so
+ * ct_program_posted_again must leave the same state as both of them: generations of arenas, ran, rows and forward_done.
+ * Arenas are touched before work is posted, so that whatever was derived from them is computed again. */
 #include "nn/engine.h"
 
 #include <stdio.h>

@@ -1,4 +1,7 @@
-/* The list of engines, and what each of them can compute. */
+/* The list of engines. `auto` takes the first one that is available and supports the device. The CUDA engine is in a
+ * module, which is opened when its entry is looked at, and not before. Whether an engine can compute a model is checked
+ * node by node, before anything is allocated, so that the message names the layer and the hint names a precision or
+ * another engine. Looking at entries may clear the error chain, so hints are collected before the error is reported. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,7 @@
+/* Values are drawn in the logical layout and then imported, so they do not depend on the layouts of an engine. Each
+ * parameter has its own stream of random numbers, which is identified by the hash of its name. Therefore its values
+ * stay the same when other layers are added or removed, and a stage of a pipeline gets the values of the complete
+ * model. Running statistics are stored in the logical layout in every engine, so they are written without an import. */
 #include "nn/engine_impl.h"
 
 #include <math.h>

@@ -1,3 +1,8 @@
+/* Buffers are placed one after the other, the largest first. Each is compared with those that are placed already and
+ * live at the same time, in the order of their offsets, and gets the smallest gap between them or the place after the
+ * last one. Buffers of equal size are placed in the order of their numbers, because qsort does not keep the order of
+ * equal elements and all machines must get the same plan. A buffer that no task uses gets no place. A value can be read
+ * after its last use until task `lost`, the first one that begins to use overlapping memory. */
 #include "nn/memory_plan.h"
 
 #include <stdint.h>

@@ -1,3 +1,11 @@
+/* The order of the slices is what engines, optimizers and the reducer agree on. It is the order in which backward
+ * passes complete gradients: nodes from last to first, and in a node the weight before the bias. Engines must report
+ * slices in this order (ct__net_slice_done). Slices of a 16-bit type come first and untrained ones last, so that each
+ * type is one range of the gradient arena, and the arena ends before the slices without gradients. Padded sizes must be
+ * known before slices can be placed, so the engine's net_open runs first.
+ *
+ * To accumulate, an engine writes the gradients of a micro-batch to the scratch arena. Each slice is added to the
+ * gradient arena right before grad_ready is called for it, so the reducer always sees the complete sum. */
 #include "nn/engine_impl.h"
 
 #include <math.h>

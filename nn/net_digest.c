@@ -1,3 +1,10 @@
+/* The digest of values covers the logical layout in the order of names, so equal weights have equal digests whatever
+ * the engine, its layouts and the number of ranks. Names are compared byte by byte, independently of the locale.
+ * Parameters are converted one at a time into one buffer; no copy of the model is made. Values are hashed in the byte
+ * order of the machine.
+ *
+ * The digest of the layout covers everything that must be equal if arenas are summed element by element: the engine,
+ * the total size, and the name, place, size and layout of each slice in the order of the arena. */
 #include "nn/engine_impl.h"
 
 #include <stdio.h>

@@ -1,3 +1,10 @@
+/* Shapes and names come from configs, so builders check them all: sizes are limited such that engines can use 32-bit
+ * indices, and products are computed so that they cannot overflow. The first error is stored in the graph. After it,
+ * builders return 0, which is a valid node, so models need no checks between layers. A node whose parameters could not
+ * be built stays in the list; this is harmless, because a graph with an error is never finished.
+ *
+ * The rules of each operation are in op.c. A rule gets a node that has just been appended; parameters always belong to
+ * the last node. A pointer to a node is valid only until the next node is added. */
 #include "nn/graph/graph_impl.h"
 
 #include <string.h>

@@ -1,4 +1,9 @@
-/* Freezes parameters, for fine-tuning. */
+/* Freezing only marks parameters and norms; engines and optimizers derive the rest from the marks. A node trains if one
+ * of its parameters is not frozen. It then has gradients for all of them, and the optimizer skips the frozen ones. A
+ * value needs a gradient if its node or one on which it depends trains, which one pass in the order of the nodes finds.
+ * The head is the last node with parameters, whatever its name, so "backbone" works for every model. A pattern without
+ * a match is an error, because a misspelled one would let everything train. Statistics are fixed only in norms whose
+ * parameters are all frozen. */
 #include <fnmatch.h>
 #include <string.h>
 

@@ -1,3 +1,10 @@
+/* Queries of a graph, and what is checked once it is complete: one loss head, no unused node, no open block, no name
+ * twice. Parameters, checkpoints and initial values are identified by names, so these must be unique.
+ *
+ * The digest covers everything that changes results, with floats in hexadecimal, so that no bit is lost. A run resumes
+ * only from checkpoints with the same digest. An attribute that is added later must therefore leave the digests of
+ * graphs that do not use it as they are: zero_gamma, fixed statistics and frozen parameters add something only if they
+ * are set. */
 #include "nn/graph/graph.h"
 
 #include <stdio.h>

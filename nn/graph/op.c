@@ -1,3 +1,9 @@
+/* One descriptor for each operation, and the functions that they refer to. `build` gets a node with the shape of its
+ * first input, checks the attributes, sets the shape and adds tensors in the order of PyTorch's state_dict. Output
+ * sizes are rounded down, as in PyTorch with ceil_mode=False. Every window of a pool must contain an element of the
+ * image, because engines divide by the number of its elements or store the position of its maximum. For this, the
+ * padding is at most half of the kernel. With dilation this is not sufficient, so the windows of a dilated pool are
+ * checked one by one. */
 #include "nn/graph/op.h"
 
 #include "nn/graph/graph_impl.h"

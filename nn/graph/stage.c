@@ -1,4 +1,11 @@
-/* Splits a graph into the stages of a pipeline. */
+/* Splits a graph into the stages of a pipeline. The model is first divided into parts as small as possible. A part
+ * begins at a layer with weights where only the preceding value crosses, so each stage has parameters and receives one
+ * value. To balance stages, bisection looks for the smallest limit of FLOPs per stage. A limit can be kept if filling
+ * the stages one after the other, each as far as it allows, puts all parts into them. A failed attempt overwrites the
+ * cuts, so the best limit is filled once more at the end.
+ *
+ * A stage is a copy in which ids are shifted, because the value that it receives is its input. `origin` is not shifted:
+ * dropout masks must not depend on the number of stages. Tensors keep their order and names. */
 #include <stdio.h>
 
 #include "base/mem.h"

@@ -1,3 +1,9 @@
+/* A line is split in a copy, and its words are stored by key, without regard to the operation. The descriptor of the
+ * operation (nn/graph/op.h) has the keys that are required and allowed, so a new operation needs no code here. Defaults
+ * are filled in after all words have been read, because the stride of a pool is its kernel. Names refer to earlier
+ * layers only, so the graph has no cycles. A sum adds `from` to the previous layer; for other operations, `from`
+ * replaces the previous layer. Errors of the parser and of the graph are wrapped alike, with the number of the layer
+ * and its string. */
 #include "nn/models/layers_impl.h"
 
 #include <math.h>

@@ -1,3 +1,6 @@
+/* A builder adds the layers after node 0 and returns the logits. The loss head and the final checks are the same for
+ * all models. Errors of the graph are sticky, so builders do not check them after each layer. The names of nodes are
+ * part of the checkpoint format, because parameters are named after them; initial values depend on them, too. */
 #include "nn/models/model.h"
 
 #include "base/mem.h"

@@ -1,3 +1,8 @@
+/* All networks are rows of one table and share two kinds of blocks. The width of a bottleneck is computed as in
+ * torchvision, width * group_width / 64 * groups, which also covers ResNeXt and wide ResNets. The stride is in the 3x3
+ * convolution, as in torchvision (v1.5). The order of the calls is the order of the tensors, so the branch of a block
+ * comes before its shortcut, and convolutions before their norms, as in torchvision's state_dict. All nodes of a block,
+ * including its sum and its last ReLU, are added between ct_graph_begin_block and ct_graph_end_block. */
 #include "nn/models/resnet_impl.h"
 
 #include <stdio.h>
