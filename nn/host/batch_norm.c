@@ -1,3 +1,9 @@
+/* Batch norm as plain loops over [N,C,H,W]. stat has mean and variance of each channel, interleaved, then the number of
+ * values, then the sums. ct_batch_norm_all_statistics and ct_batch_norm_running put 1/sqrt(var + eps) in place of the
+ * variance, so one of them must run before the passes over data. The statistics of one rank are computed in two passes,
+ * the second one over deviations from the mean. Deviations cannot be summed over ranks, so for synchronized norms they
+ * are converted to sums and back. The same memory then has the two sums of the backward pass. dgamma and dbeta are
+ * taken from them before they are summed over ranks, and dx is computed afterwards. */
 #include "nn/host/host.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/* A mask depends only on seed, step, node, row of the global batch and index of the element in the logical layout, so
+ * it is the same for every engine, number of ranks and number of pipeline stages (callers pass the node's number in the
+ * complete model). nn/cuda/kernels/dropout.cu computes the same bits; both must change together. The mask of drop path
+ * is the first element of the mask of a row. */
 #include "nn/host/host.h"
 
 #include <string.h>

@@ -1,5 +1,10 @@
-/* Compiled with -O3. Each sum over k is divided into sixteen fixed partial sums. The compiler can therefore vectorize
- * these loops without reassociation, and results do not depend on the vector width. */
+/* The maximum of a row is subtracted before exponentials are taken, so that none overflows. In training, they are
+ * stored where the gradient will be, so they are computed once. A row whose loss is not finite counts as wrong. Losses
+ * are double and are added in the order of rows, in blocks of BLOCK_ROWS.
+ *
+ * Compiled with -O3. Each sum over k is divided into sixteen fixed partial sums. The compiler can therefore vectorize
+ * these loops without reassociation, and results do not depend on the vector width. For the same reason, the
+ * exponential is an inline polynomial. nn/cuda/kernels/loss.cu has the same formulas. */
 #include "nn/host/host.h"
 
 #include <limits.h>

@@ -1,6 +1,12 @@
 /* Passes over arenas in the form of host functions that are posted to the engine's stream. They are the default for
- * every engine on a device with host_code. The compute threads process chunks of a fixed size, so that results do not
- * depend on the number of threads. */
+ * every engine on a device with host_code. Threads take chunks of a fixed size. A sum is computed as one or two partial
+ * sums per chunk (u->sums), which are added in order, so results do not depend on the number of threads. The partial
+ * sums are used before the next pass overwrites them.
+ *
+ * An update first decides: the loss, then the norm of the gradient. `stopped` in the state of the net, once set, makes
+ * this update, all later ones and updates of EMA weights change nothing. Then coefficients are computed in double for
+ * each segment, after the passes that compute norms of parameters (LARS, LAMB), and one pass changes parameters and
+ * states. All formulas keep the padding zero. nn/cuda/kernels/update.cu has the same formulas in the same order. */
 #include <math.h>
 #include <string.h>
 

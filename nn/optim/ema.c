@@ -1,3 +1,7 @@
+/* EMA weights are two arenas with the layout of the net's parameters and buffers. One pass per span averages the ranges
+ * that training changes; adjacent slices are one span, with the padding between them, so a model without frozen
+ * parameters has one pass over its parameters. Values outside the spans keep the copy that was made at the start. To
+ * evaluate with EMA weights, the contents of the arenas are exchanged, in place. */
 #include "nn/optim/optim.h"
 
 #include "base/mem.h"

@@ -1,4 +1,7 @@
-/* Factors of the learning rate by parameter name: "PATTERN=FACTOR". */
+/* Factors of the learning rate by parameter name: "PATTERN=FACTOR". The last = divides a rule. The last rule that
+ * matches counts, so that a general rule may come before its exceptions. A rule that matches no parameter is an error,
+ * because it is probably misspelled. The form of rules can be checked without a graph, before a model exists. Rules are
+ * parsed again for every parameter; this happens only when an optimizer is created. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,10 @@
+/* A learning rate is computed from the step alone, so a resumed run needs no state. The main schedule counts from the
+ * end of the warm-up, and `done` is its fraction in [0, 1]. In one-cycle, as in PyTorch, both phases end on steps: the
+ * maximum at pct_start * total - 1 and the minimum at total - 1.
+ *
+ * Plateau is the exception: its scale depends on past evaluations, so the caller keeps it as a state. n_since counts
+ * from 1 at the best evaluation, so that 0 means that there was none yet. A NaN is never the best one, and never
+ * better, because all comparisons with it are false. */
 #include "nn/optim/lr_schedule.h"
 
 #include <math.h>

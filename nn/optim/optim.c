@@ -1,3 +1,11 @@
+/* Everything about an optimizer except its formulas, which are in arena_ops.c and nn/cuda/kernels/update.cu. When it is
+ * created, the arenas are divided once. Consecutive slices with the same settings are one segment; a weight with a
+ * trust ratio has its own, because the sums of its segment are its norms. Frozen parameters are gaps between segments,
+ * which no update reads or writes. Segments are divided into chunks of a fixed size. The division depends on the slices
+ * only, so the order of additions is the same for every number of threads and, on the GPU, for every grid.
+ *
+ * The host counts the updates that were begun and passes the number and the learning rate through the step arguments.
+ * The arguments of the posted work itself never change, so that an update can be recorded. */
 #include "nn/optim/optim.h"
 
 #include <float.h>
