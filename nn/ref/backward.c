@@ -1,4 +1,7 @@
-/* The backward pass of the reference engine. */
+/* The gradients of all values are set to zero first, and each node adds to the gradients of its inputs, so values with
+ * several users need no special treatment. Gradients of parameters are overwritten, since each belongs to one node.
+ * Nodes run from last to first, and slices are reported in the order of nn/net.c, which ignores those without
+ * gradients. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,3 +1,8 @@
+/* Convolutions loop over the taps of the kernel. For each tap, the outputs that read inside the image are known in
+ * advance, so the inner loops have no conditions, and padding is never read. Each output plane is added up in double in
+ * `acc` and rounded once; so is each gradient. Sums have a fixed order. The gradient of the data distributes each
+ * output gradient over the inputs that it came from, with the same taps; that of a weight is one sum over all rows and
+ * positions. */
 #include "nn/ref/ref_impl.h"
 
 #include <string.h>

@@ -1,4 +1,7 @@
-/* The forward passes of the operations, and the table of all operations. */
+/* The forward passes of the operations, and the table of all operations. Each function runs in the stream with a copy
+ * of struct op, and computes the valid rows of the batch. Batch norm is not one function: the host posts one that
+ * computes the statistics of this rank, then the all-reduce, then one that normalizes, and the stream keeps this order.
+ * A value is never shared, so operations that change nothing copy their input. */
 #include <string.h>
 
 #include "nn/host/host.h"

@@ -1,4 +1,7 @@
-/* The backward passes of the operations. */
+/* The backward passes of the operations. They compute all rows, since training batches are full. What they need is what
+ * the forward pass has stored: the input of a ReLU and of a norm, masks, positions of maxima. A norm has two halves
+ * with an all-reduce between them, as in op.c; its parameter gradients come from the first half and cover this rank
+ * only. */
 #include "nn/host/host.h"
 #include "nn/ref/ref_impl.h"
 

@@ -1,3 +1,7 @@
+/* Each output visits the taps of its window in order and skips those in the padding. nn/graph/op.c makes sure that at
+ * least one is left. The first of several equal maxima is chosen, and NaN counts as the maximum, as in PyTorch. The
+ * position of the maximum is stored, because the backward pass must choose the same element. An average is divided by
+ * the number of elements inside the image. */
 #include "nn/ref/ref_impl.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/* The table of the reference engine, its programs and the loop of the forward pass. Nothing is fused, shared or reused:
+ * every value and gradient has its own memory, so all can be read after a pass, except that of the loss. Parameters are
+ * stored in the logical layout. One thread computes; the number of threads of the engine is ignored. Work is posted to
+ * the stream node by node, which needs a device that can run host code. */
 #include "nn/ref/ref_impl.h"
 
 #include <string.h>
