@@ -1,3 +1,6 @@
+/* The complete forward pass is lowered first; n_forward separates it from the backward pass in the list of tasks.
+ * Values that a node's backward pass needs and that were not kept are computed again right before it, so that they are
+ * live only for a short time. */
 #include "nn/onednn/compile/compile.h"
 
 #include "nn/onednn/compile/fold.h"

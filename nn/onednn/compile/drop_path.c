@@ -1,3 +1,6 @@
+/* A task draws one factor for each row, which the backward pass uses, too. If the norm before the drop path is fused
+ * into the sum after it, the norm's kernels apply the factors, and there is nothing else to do in either direction.
+ * Otherwise the rows are scaled by a separate task. */
 #include "nn/onednn/compile/drop_path.h"
 
 #include "nn/onednn/compile/emit.h"

@@ -1,3 +1,8 @@
+/* Two tensors have the same layout if the pointers to their descriptors are equal (dnnl/desc.c), so a reorder is
+ * appended only if they differ. ct__onednn_choose takes the first of the best specs; callers therefore begin with the
+ * layouts of the stored tensors, and a reorder is paid only for a faster implementation. The result of fused nodes
+ * belongs to the last of them: the others have no root, since their values are never stored. Scratchpads are buffers
+ * like all others, so they share memory with values, and running a task allocates nothing. */
 #include "nn/onednn/compile/emit.h"
 
 #include <string.h>

@@ -1,3 +1,10 @@
+/* First, the graph alone shows which norms and sums follow a convolution. When the convolution is lowered and layouts
+ * are known, the best primitive decides whether the norm, the sum and the ReLU become part of it. The sum is computed
+ * in place: the residual must have been computed before, and all its other users must have read it, because it is lost.
+ *
+ * Folded weights are buffers that are live during the entire program, so that the next batch can use them again. A
+ * check task comes before the tasks that compute them, which run only if it finds the weights stale (run/fold.c). All
+ * tasks that are appended between the check and the end of the folding must have when_stale set. */
 #include "nn/onednn/compile/fold.h"
 
 #include "nn/onednn/compile/emit.h"

@@ -1,3 +1,8 @@
+/* Fusion is decided from the graph alone, before layouts are known, and lowering may undo it. A node is fused only with
+ * the single user of its value: with two users, the value must be stored anyway. Nodes are visited in their order, so
+ * what is known of a node's inputs is complete. In evaluation only ReLUs are fused here; fold.c fuses norms and sums
+ * with convolutions. If both addends of a sum are norms, the later one is computed with the sum, so that the other one
+ * exists by then. All passes rely on the initial values that this pass writes. */
 #include "nn/onednn/compile/fuse.h"
 
 #include "nn/onednn/kernels/norm_pool.h"

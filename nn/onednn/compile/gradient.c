@@ -1,3 +1,8 @@
+/* The first user to pass a gradient determines the buffer; nothing is copied or set to zero. A further gradient is kept
+ * as the second one, if the value's own backward pass reads two, or is added at once. A buffer can be the gradient of
+ * two values, because a sum passes the same one to both addends. Such a buffer is `shared` and must not be written in
+ * place. A conversion to another layout gives a new buffer, which is not shared. Whoever writes over a gradient sets
+ * `gone`, so that tools do not read it. */
 #include "nn/onednn/compile/gradient.h"
 
 #include <string.h>

@@ -1,3 +1,10 @@
+/* Convolutions and linear layers choose the layouts of a program; other operations mostly keep those of their inputs.
+ * Three specs are tried: with the stored input and weights, with an input in the layout that oneDNN prefers, and with
+ * weights in such a layout, too. The layout of the weights in the arenas is chosen by the first program of a net and
+ * then fixed, so later programs may have to reorder weights. In bf16, weights are converted in each pass anyway; there,
+ * the arena has the layout in which the backward pass writes gradients. If no primitive can apply a ReLU, the ReLU
+ * becomes a separate node again. Logits are always fp32. kept.src is the input as the primitive has read it, after a
+ * reorder, for the backward pass. */
 #include "nn/onednn/compile/layer.h"
 
 #include <string.h>

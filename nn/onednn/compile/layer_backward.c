@@ -1,3 +1,8 @@
+/* The gradient of the weights comes first and is reported before that of the input is computed, so that it can be
+ * summed over ranks in the meantime. It is written directly to the gradient arena if a primitive can do so in the
+ * layout of the arena; otherwise a reorder follows, before the slice is reported. The input is read as the forward pass
+ * has read it (kept.src), unless a primitive for another layout is faster. Whether Winograd filtering computes a layer
+ * must have the same answer here as in the forward pass. */
 #include "nn/onednn/compile/layer.h"
 
 #include "nn/onednn/compile/emit.h"

@@ -1,3 +1,7 @@
+/* oneDNN computes a norm in layouts that ctrain's kernels do not support, if its statistics are those of this rank. The
+ * primitive gives the biased statistics of the batch; a separate task updates the running ones, and not a second time
+ * when the norm is recomputed. With a fused ReLU, the backward pass needs the primitive's workspace. This ReLU turns
+ * NaN into 0; in training, the task of the running statistics finds the NaN and makes the loss NaN. */
 #include "nn/onednn/compile/norm_impl.h"
 
 #include "nn/onednn/compile/emit.h"

@@ -1,3 +1,8 @@
+/* Norm, ReLU and max pool as one task: neither the result of the norm nor that of the ReLU exists, and the pool owns
+ * the result. The backward pass works from the inputs at the maxima and their positions. This is possible for blocked
+ * layouts, AVX-512 and statistics of this rank that were computed from the batch; otherwise the fusion is undone before
+ * anything was appended. The gradient of the norm's input is written over the output of a convolution if no other node
+ * reads it. */
 #include "nn/onednn/compile/norm_impl.h"
 
 #include "nn/onednn/compile/emit.h"

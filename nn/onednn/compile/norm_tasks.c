@@ -1,12 +1,12 @@
-/* Batch norm with ctrain's kernels (kernels/norm.h). The forward pass computes the statistics and then makes one pass
- * over the data, which also applies the ReLU. If a sum is the only user of a norm, this pass also applies the drop path
- * and adds the residual. We call this a join: such a norm has no value of its own and runs when it is the sum's turn.
- * The backward pass computes sums and then makes one pass over the data. A join produces the gradients of both addends.
- * If two users each passed a gradient, it adds them in the same pass. For its backward pass, a norm keeps its input
- * and, in a join with ReLU, one bit per element.
+/* Batch norm with ctrain's kernels (kernels/norm_kernels.h). The forward pass computes the statistics and then makes
+ * one pass over the data, which also applies the ReLU. If a sum is the only user of a norm, this pass also applies the
+ * drop path and adds the residual. We call this a join: the value of such a norm is not stored, and the norm runs when
+ * it is the sum's turn. The backward pass computes sums and then makes one pass over the data. A join produces the
+ * gradients of both addends. If two users each passed a gradient, it adds them in the same pass. For its backward pass,
+ * a norm keeps its input and, in a join with ReLU, one bit per element.
  *
- * In layouts other than [N,C/16,H,W,16], oneDNN computes the norm or, if the statistics are those of all ranks, the
- * loops of the reference engine. */
+ * In layouts other than [N,C/16,H,W,16], oneDNN computes the norm or, if the statistics are fixed or those of all
+ * ranks, the loops of the reference engine. */
 #include "nn/onednn/compile/norm_tasks.h"
 
 #include "nn/host/host.h"

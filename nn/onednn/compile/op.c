@@ -1,4 +1,5 @@
-/* The table of operations. */
+/* The table of operations. Nodes are lowered one by one, but a node that was fused is computed by another one. It then
+ * has a root already, or a convolution has absorbed it, and nothing is appended for it. */
 #include "nn/onednn/compile/drop_path.h"
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/layer.h"

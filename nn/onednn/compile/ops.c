@@ -1,3 +1,7 @@
+/* The forward pass of operations without weights. They take the layout in which their input is stored; a pool lets
+ * oneDNN choose the layout of its result. Flatten, and dropout in evaluation, share the memory of their input and have
+ * no tasks. A dropout mask is drawn in the logical order and then reordered, so it does not depend on the layout. The
+ * buffer of the logits is live to the end, because they may be read after the pass. */
 #include "nn/onednn/compile/ops.h"
 
 #include "nn/onednn/compile/emit.h"

@@ -1,3 +1,7 @@
+/* The backward pass of operations without weights. Each function takes the gradient of its node, which is complete by
+ * then, and passes one to each input that needs it. It works in place unless the gradient is shared. A ReLU needs only
+ * its output, so its input is not kept. If the ReLU was fused into a norm or a join, its gradient moves there, and the
+ * norm's tasks apply the ReLU. A sum passes one buffer to both addends, and marks it as shared. */
 #include "nn/onednn/compile/ops.h"
 
 #include "nn/onednn/compile/emit.h"

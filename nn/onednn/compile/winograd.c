@@ -1,3 +1,8 @@
+/* The kernels need blocked images and weights in [K/16,C/16,R,S,16c,16k]. All passes of a convolution use the same
+ * weights, so either all or none of them are computed in this way. The choice depends on the shape, the processor and
+ * the layout of the weights, which does not change between the two passes. The gradient of the weights has the layout
+ * of the arena and is written to it directly. In evaluation, folded weights have this layout, too, so no reorder is
+ * needed. */
 #include "nn/onednn/compile/winograd.h"
 
 #include "nn/onednn/compile/emit.h"
