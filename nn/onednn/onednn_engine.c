@@ -1,3 +1,11 @@
+/* The functions of the engine, and the order in which a program is made: lower, plan memory, bind. The arenas of a net
+ * need the padded sizes of all weights before there is a program. Therefore the forward pass of the full batch is
+ * compiled once and discarded; what remains are the layouts that it has chosen, which all programs use from then on.
+ *
+ * A thread that saves checkpoints may call onednn_unpack while another one computes. For this, the caches of the
+ * context are locked, and a reorder outside of programs runs in a separate stream. The batch is copied, because the
+ * backward pass draws masks again when it recomputes values. A value can be read only as long as no later task has
+ * overwritten it. */
 #include "nn/engine_impl.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* Tensor descriptors. A context has only one copy of each, so equal descriptors are the same pointer. */
+/* Tensor descriptors. A context has only one copy of each, so equal descriptors are the same pointer. Every descriptor
+ * that oneDNN returns must therefore pass through ct__dnnl_intern. A program has few different ones, so a list is
+ * enough. The lock is needed because another thread may export parameters. */
 #include "nn/onednn/dnnl/shim.h"
 
 #include <dnnl.h>

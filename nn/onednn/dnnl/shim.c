@@ -1,3 +1,9 @@
+/* This file is written for the API of oneDNN 3; v2.h provides the same functions for version 2. A primitive descriptor,
+ * in which oneDNN has chosen an implementation, is cached by its spec, and so is the answer that there is none. The
+ * code is generated when the first call is created, so looking for the best of several implementations is cheap.
+ * Primitives have no state: the caller provides scratchpads (dnnl_scratchpad_mode_user), and a call holds only
+ * addresses. With the runtimes that ct__dnnl_available accepts, a primitive is done when its execution returns, so
+ * ct__dnnl_call_run does not wait. */
 #include "nn/onednn/dnnl/shim.h"
 
 #include <dnnl.h>

@@ -1,3 +1,13 @@
+/* The work is divided into planes: one row and one block of 16 channels. Two passes over the batch are needed, for sums
+ * and for the result. If there are enough blocks for all threads, a thread does both passes over a block, while it is
+ * in the cache; otherwise two loops over all planes follow each other. Both add the sums of planes in the order of
+ * rows, so the results are the same. Loops run from the last plane to the first where the last ones are still in the
+ * cache.
+ *
+ * The ReLU's mask is computed again from x, with the same expression as in the forward pass; only with a residual,
+ * whose value is not kept, it is stored as bits. Types and fused operations are constants of inlined loops. The file is
+ * compiled for AVX-512 and bfloat16 instructions: only stores of bfloat16 use the latter, and the engine refuses
+ * precision bf16 without them. */
 #include "nn/onednn/kernels/norm_kernels.h"
 
 #include <math.h>

@@ -1,3 +1,10 @@
+/* The forward pass computes statistics and then, for each window, normalizes the elements and keeps the largest. An
+ * element in several windows is normalized several times instead of being stored. For the backward pass, the element of
+ * x at each maximum and its position are stored; with CUT instead of the position, the ReLU lets no gradient through.
+ * Only these elements have a gradient, so the sums are computed from the outputs alone. The second pass visits each
+ * element of x and gathers from the windows that contain it, in a fixed order. It reads an element before it writes
+ * there, so dx may be x. The windows of common models are compile-time constants, so that their loops can be
+ * unrolled. */
 #include "nn/onednn/kernels/norm_pool.h"
 
 #include <math.h>

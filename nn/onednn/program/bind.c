@@ -1,3 +1,7 @@
+/* Tasks hold addresses, which change at three times: the arena moves when a larger program is created; the gradient
+ * arena alternates when gradients are accumulated; the input is read where the caller has it. Each time, only the
+ * arguments that refer to this memory are set again. All programs of a context are bound to the same arena, so all are
+ * bound again when it moves. Folded weights are in this arena, too: they are lost when another program has run. */
 #include "nn/onednn/program/bind.h"
 
 #include "base/mem.h"

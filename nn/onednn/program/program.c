@@ -1,3 +1,7 @@
+/* The lists of buffers and tasks grow while a program is compiled, so a pointer to a task is valid only until the next
+ * one is appended. The lifetime of a buffer follows from its uses as an argument, and from nothing else. A task must
+ * therefore name every buffer that it reads or writes; otherwise the memory plan may give this memory to another
+ * buffer. */
 #include "nn/onednn/program/program.h"
 
 #include "base/mem.h"

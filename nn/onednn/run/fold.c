@@ -1,3 +1,7 @@
+/* Folded weights are valid if they exist and the generations of the parameters and of the running statistics are those
+ * from which they were computed. The check comes first and stores the new generations before the weights are computed.
+ * If the pass then fails, the program is no longer the one that ran last, and binding marks its folded weights as
+ * lost. */
 #include "nn/onednn/run/run_impl.h"
 
 #include <math.h>

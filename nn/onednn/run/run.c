@@ -1,3 +1,8 @@
+/* The loop over the tasks. Everything was decided when the program was compiled; nothing is allocated here. The number
+ * of threads is set for each pass, because OpenMP stores it for the calling thread. A program always computes all of
+ * its rows. If a batch has fewer, the input of the other rows is set to 0, and loss and output use only the valid ones.
+ * A norm that has found a value that is not finite makes the loss NaN, since a ReLU of oneDNN may have removed it on
+ * the way. */
 #include "nn/onednn/run/run.h"
 
 #include <math.h>

@@ -1,3 +1,8 @@
+/* How the tasks of norms use the kernels, and where sums over ranks are made. With the statistics of this rank, one
+ * function makes both passes. With those of all ranks, the all-reduce is between them, and the number of values on all
+ * ranks is kept after the means for the backward pass. dgamma and dbeta are computed by the first pass, before the
+ * all-reduce, and so cover this rank only. Fixed statistics do not depend on the input, so the sums in the gradient are
+ * 0; the first pass runs only if it must add two gradients. */
 #include "nn/onednn/run/run_impl.h"
 
 #include <math.h>

@@ -1,4 +1,9 @@
-/* Compiled for every processor. */
+/* The division of the work, compiled for every processor: it decides whether the kernels, which are compiled for
+ * AVX-512, may be called. A unit of tiles is small enough for its transformed values to stay in a cache, and large
+ * enough to read the transformed weights seldom. If there are fewer units than threads, the output channels are
+ * divided, too. Scratch memory is computed from the same grid that the kernels use, so both must change together. Sums
+ * of dw are divided into groups whose number depends only on the shape, so results do not depend on the number of
+ * threads. */
 #include "nn/onednn/winograd/winograd.h"
 
 #include "base/cpu/features.h"
