@@ -1,4 +1,11 @@
-/* Passes over arenas. The tables of an optimizer are copied to the device when it is created. */
+/* Passes over arenas, which only post kernels. The tables of an optimizer are copied to the device when it is created,
+ * and an update reads everything that changes from step to step (learning rate, number, loss, loss scale) from device
+ * memory, so that it can be recorded once and posted again. Structs that the kernels share with nn/optim are declared
+ * twice, because kernels do not include its headers; static assertions compare them.
+ *
+ * An update also writes the 16-bit copy of the weights, so that copy has the generation of the parameters afterwards.
+ * In a pipeline, an update that needs the norm lets the host add those of the stages and waits for it, so it cannot be
+ * recorded. */
 #include "nn/cuda/arenas.h"
 
 #include <stddef.h>

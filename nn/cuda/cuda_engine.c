@@ -1,4 +1,8 @@
-/* The CUDA engine: the table ct_engine_ops, and the symbol by which the program finds it. */
+/* The CUDA engine: the table ct_engine_ops, and the symbol by which the program finds it. The handle of cuDNN and the
+ * choices of its plans belong to the engine, so nets and programs share them. Values are stored as NHWC with padded
+ * channels; only functions that give values to the host convert them. Logits are copied as they are and converted when
+ * the host takes them, so that posting the copy does not wait. A value can be read as long as no later task has
+ * overwritten it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

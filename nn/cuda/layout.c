@@ -1,3 +1,8 @@
+/* A parameter is [k][c][plane] in the logical layout and [kp][plane][cp] in the arena. pack sets the padding to zero,
+ * and everything relies on it: kernels and cuDNN compute with the padded channels, too. A linear layer after an image
+ * reads the image as it is stored, so the columns of its weights are permuted accordingly. If a convolution with groups
+ * is computed without groups, each weight is moved to the input channels of its group, and the others are zero and stay
+ * zero, because kernels/groups.cu clears their gradients. */
 #include "nn/cuda/layout.h"
 
 #include <string.h>

@@ -1,5 +1,8 @@
 /* The backward pass visits the groups from last to first. A task that writes a part of the gradient of a value passes
- * it on with ct__cuda_give_gradient. */
+ * it on with ct__cuda_give_gradient. When a group is visited, all users of its value have passed their parts, because
+ * they come later in the graph. A group runs at the place of its last node, but the gradients of parameters are
+ * reported in the order of the nodes, after the tasks of the group that computes them. Backward tasks of pools and
+ * dropouts have the arguments of their forward tasks, so both directions agree on windows and masks. */
 #include "nn/cuda/compile/compile.h"
 #include "nn/cuda/compile/op.h"
 

@@ -1,3 +1,6 @@
+/* The passes of a compilation. Plans are chosen when all graphs of the program are known, so that they are tuned
+ * together. Only then is the size of the workspace known. Plans run one after the other, so the workspace is that of
+ * the plan that needs most. The logits are live to the end, because they can be read at any time. */
 #include "nn/cuda/compile/compile.h"
 
 #include "base/mem.h"

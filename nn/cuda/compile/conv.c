@@ -1,4 +1,8 @@
-/* Convolutions and linear layers, which are 1x1 convolutions of one pixel. */
+/* Convolutions and linear layers, which are 1x1 convolutions of one pixel with all elements of the input as channels.
+ * Each is described as an operation graph of cuDNN, whose tensors have fixed ids in all directions. Layers with equal
+ * graphs share a plan. A fused graph is used only if a plan was chosen for it before, in this start or in an earlier
+ * one (the cache), or if cuDNN has a precompiled engine for it; it may take up to a second to compile another one. If a
+ * fused graph has no plan, the caller computes the operations one by one, so this is not an error. */
 #include "nn/cuda/compile/compile.h"
 
 #define CT_LOG_COMPONENT "nn"

@@ -1,3 +1,7 @@
+/* Groups are visited in the order of the graph, and each is computed at the place of its last node, when all its inputs
+ * exist. Two kinds of input are compiled: pixels that the caller has, and rows of images in device memory. Tasks of the
+ * kind that a batch does not use do nothing when they run. Both write the same buffers of labels, from which the loss
+ * reads. Element-wise results are written over their input where nothing else needs it. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,5 +1,12 @@
 /* Convolutions and linear layers with what is computed with them: bias and ReLU, and in evaluation the norm that is
- * folded into the weights. */
+ * folded into the weights. One plan of cuDNN computes as much of it as cuDNN has a plan for: everything, or everything
+ * before the residual, or the convolution alone. Kernels do the rest in place. The type of a folded bias depends on who
+ * adds it: cuDNN needs the type of activations, the kernel reads fp32. Folded weights are live during the entire
+ * program, so that they are still there for the next batch.
+ *
+ * In the backward pass, the gradient before the ReLU is computed once, with the gradient of the bias, and both
+ * convolutions read it. In 16-bit types, the gradient of the weights is converted to fp32 unless it is summed over
+ * ranks as it is. */
 #include "nn/cuda/compile/compile.h"
 
 /* w' = w * gamma / sqrt(var + eps), b' = beta + (b - mean) * gamma / sqrt(var + eps). The results stay in memory from

@@ -1,3 +1,7 @@
+/* The table of operations, and which of them can read a flattened image. A flattened value keeps the layout NHWC of the
+ * image, in which its elements have another order than in the logical layout. Element-wise operations give the same
+ * results, and so do linear layers, whose columns are permuted (layout.c). Others would read wrong elements and are
+ * refused before a net is created. A max pool stores its taps as bytes, which limits its windows. */
 #include "nn/cuda/compile/op.h"
 
 enum { MAX_WINDOW = 256 }; /* of a maximum pool, which stores the index in the window in one byte */

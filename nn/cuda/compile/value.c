@@ -1,3 +1,9 @@
+/* Where values and gradients are stored. The value of an element-wise operation is written over its input if this is
+ * the only user, if the backward pass of the group that computes the input does not read it, and if both have the same
+ * size. The gradient of a value is the buffer of its first part. If the tasks of the value's group can read two parts,
+ * the second one is kept, and further ones are added to it; otherwise each is added by a kernel. A buffer that is also
+ * the gradient of another value (both addends of a sum have the same) is never written in place. At level 0, every
+ * result of a node has its own memory. */
 #include "nn/cuda/compile/compile.h"
 
 struct cuda_value *ct__cuda_value(const struct cuda_program *p, int node)

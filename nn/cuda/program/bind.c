@@ -1,3 +1,11 @@
+/* Memory moves when a program needs more than all before it. The old block is freed when the posted work is done, and
+ * n_blocks changes. Each program compares this number before a pass and sets its pointers again if it is another one,
+ * so a program that no longer runs costs nothing. A plan of cuDNN has its pointers in a pack, which must then be made
+ * again.
+ *
+ * Gradients alternate between two arenas when they are accumulated. A plan that writes them has a pack for each arena,
+ * and the two are exchanged, so that packs are not made in every step. Pointers to parameters never change: they are
+ * set when a program is compiled. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,3 +1,6 @@
+/* The lists of a program grow while it is compiled. A reference therefore stores the offset of a pointer in its task
+ * and not its address, and always belongs to the last task. A buffer is live from the first to the last task that
+ * refers to it, so a task must refer to every buffer that it uses. */
 #include "nn/cuda/program/program.h"
 
 #include "base/mem.h"

@@ -1,3 +1,7 @@
+/* An event is recorded before each pass and after each task; the time of a task is that between its event and the one
+ * before. The host does not wait for them during the pass. Times are collected when they are requested, or before the
+ * next forward pass uses the events again. Only differences between events are known, so a pass is taken to begin when
+ * it was posted. */
 #include "nn/cuda/run/profile.h"
 
 #include "base/clock.h"

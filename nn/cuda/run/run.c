@@ -1,3 +1,11 @@
+/* Posts the tasks of a pass; the host does not wait. Arguments that change from step to step are in device memory.
+ * Those that depend on the batch (valid rows, addresses) are set in a copy of the arguments when a task is posted, so a
+ * recording keeps them: it may be posted again only for batches of the same form. Arrays in device memory are read
+ * where they are, instead of through the buffers of the copies.
+ *
+ * Folded weights are computed again if parameters or statistics have changed, or if another program has used the
+ * memory. Before each pass, pointers are set again if memory has moved, also before a backward pass: a program of
+ * another context may have enlarged the workspace after the forward pass. */
 #include "nn/cuda/run/run.h"
 
 #include <stdio.h>
