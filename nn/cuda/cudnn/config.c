@@ -1,3 +1,8 @@
+/* A configuration is an engine of cuDNN with values for its knobs. cuDNN gives it as a descriptor, which is read into a
+ * string so that it can be stored, and a descriptor is made from the string in a later run. Both directions keep the
+ * order of the knobs. The string comes from a file, so it is parsed strictly; whether cuDNN has this configuration for
+ * a graph is found out when it is finalized. Descriptors that cuDNN fills in must exist before the call, hence
+ * MAX_KNOBS of them. */
 #include "nn/cuda/cudnn/config.h"
 
 #include <stdio.h>

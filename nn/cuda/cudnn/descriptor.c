@@ -1,3 +1,7 @@
+/* The meaning of errors decides what callers do. CT_UNSUPPORTED means that cuDNN does not have this plan, and another
+ * one may work; this includes engines that cannot be compiled. The numbers of these statuses form a range in cuDNN 9. A
+ * lack of memory is reported as such, and everything else as an error of the device. The release of descriptors cannot
+ * fail for the caller; it is logged unless an error is pending, which is probably the cause. */
 #define CT_LOG_COMPONENT "cudnn"
 #include "nn/cuda/cudnn/descriptor.h"
 

@@ -1,3 +1,7 @@
+/* Tensors and operations are made as descriptors at once, and the graph owns them, because operations refer to tensors.
+ * With each operation, its description is appended to the string form. The string is the key under which plans are
+ * shared and stored, so everything that a plan depends on must be in it: directions, sizes, types, windows and virtual
+ * tensors. Strides are those of NHWC and follow from the sizes. All operations compute in fp32. */
 #include "nn/cuda/cudnn/graph.h"
 
 #include <stdarg.h>

@@ -1,3 +1,8 @@
+/* The heuristics of cuDNN propose configurations, best first; each is checked before it becomes a plan. The notes of
+ * its engine are read first, because finalizing a plan can take up to a second. Configurations that cuDNN does not
+ * finalize are skipped and counted. A lack of memory is different: if it only skipped a configuration, the choice, and
+ * with it the last bits of results, would depend on what else uses the device. The fallbacks are asked only if there is
+ * no candidate at all, not even one that was excluded because it is compiled at run time. */
 #include "nn/cuda/cudnn/plan.h"
 
 #include <string.h>

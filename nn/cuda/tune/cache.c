@@ -1,3 +1,8 @@
+/* The file is the title, the key, a line "CONFIGURATION<tab>NAME" for each entry, and the checksum. It is replaced as
+ * one, so reading needs no lock and never sees a part of it. The lock only keeps two processes from tuning at the same
+ * time. It is on a separate file, because a lock on the cache would belong to the file that was replaced. The cache
+ * saves time and makes runs repeatable, but no run may fail because of it: each problem with the file is one warning,
+ * and then the plans are chosen again. */
 #include "nn/cuda/tune/cache.h"
 
 #include <stdio.h>

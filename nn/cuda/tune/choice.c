@@ -1,3 +1,11 @@
+/* A plan is looked for in this order: among the choices of the engine, in the cache, and then by tuning under the lock
+ * of the cache. The cache is loaded again when the lock has been taken. This is what makes the ranks of a host agree:
+ * those that had to wait find the choices of the first one. Saving at intervals keeps the work of a start that is
+ * killed. Entries whose plan can no longer be made are chosen again. Whatever is still without a plan gets the first
+ * one that cuDNN proposes.
+ *
+ * Choices are never moved in memory, because tasks refer to them. If a program fails, its choices without a plan are
+ * removed, so that the next program does not fail for the same reason. */
 #include "nn/cuda/tune/choice.h"
 
 #include <stdio.h>

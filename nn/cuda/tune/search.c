@@ -1,3 +1,8 @@
+/* Threads take the choices in order and store what they find at the same index; the thread that measures takes the
+ * results in order. While it measures, the threads are paused: it waits until those that are busy have finished their
+ * choice, and they wait before the next one. They go on only when the next result is missing. A result is written
+ * before its status is set under the lock, and read after the status has been seen there. An error is saved with the
+ * result, because error chains belong to threads. */
 #include "nn/cuda/tune/search.h"
 
 #include <cuda_runtime_api.h>

@@ -1,3 +1,8 @@
+/* All candidates of a graph run on the same operands in one block of memory, with the largest workspace that one of
+ * them needs. The first run loads the kernels and is not counted. A candidate that seems to take more than twice the
+ * best time is given up after it was measured twice; the others are repeated until events are precise enough, and the
+ * shortest time counts. If cuDNN refuses to execute a candidate, it is skipped, but only if the device still works,
+ * because a device does not recover from an error. */
 #include "nn/cuda/tune/timing.h"
 
 #include <cuda_runtime_api.h>
