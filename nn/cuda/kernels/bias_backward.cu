@@ -1,3 +1,7 @@
+/* The backward pass of a bias and its ReLU, in one pass over the gradient: it adds a second gradient, applies the mask,
+ * stores the result for the convolutions and sums it over the rows. The sum is that of the values as stored, after
+ * rounding. Blocks store partial sums, and a second kernel adds them in a fixed order (columns.cuh), so no atomics are
+ * needed. */
 #include "nn/cuda/kernels/columns.cuh"
 
 extern "C" int ct__k_sum_blocks(size_t rows, int cp, enum ct_dtype type)

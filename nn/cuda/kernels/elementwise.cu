@@ -1,4 +1,7 @@
-/* Element-wise kernels, one vector of 16 bytes per thread. */
+/* Element-wise kernels, one vector of 16 bytes per thread (conversions: one element). They compute in fp32 and round
+ * once, at the end. Padded channels are computed like all others: zeros give zeros, and the padding of a bias is zero.
+ * Except for conversions, results may be written over operands, because a thread reads its elements before it writes
+ * them. */
 #include "nn/cuda/kernels/vector.cuh"
 
 enum { BLOCK = 256 };

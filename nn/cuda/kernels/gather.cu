@@ -1,5 +1,7 @@
 /* The input of a batch from images in device memory: crop, flip, erasing, mixup and CutMix as in data/transform, then
- * normalization. One pixel with all its channels, which are one vector, per thread. */
+ * normalization. One pixel with all its channels, which are one vector, per thread. Images are mixed as integers, with
+ * the same rounding as on the host, so that pixels do not depend on where they are computed. The thread of the first
+ * pixel of a row also writes its labels. Rows after the valid ones become zero. */
 #include "nn/cuda/kernels/normalize.cuh"
 #include "nn/cuda/kernels/vector.cuh"
 

@@ -1,3 +1,5 @@
+/* The two conversions between the layouts of the caller and of the engine. Here the padding begins to be zero, which
+ * all other kernels keep: channels from c on and rows from n_valid on are written as zeros. One element per thread. */
 #include "nn/cuda/kernels/normalize.cuh"
 #include "nn/cuda/kernels/vector.cuh"
 

@@ -1,4 +1,7 @@
-/* Loss heads: one warp per row, then one block adds the rows in order. The formulas are those of nn/host/loss.c. */
+/* Loss heads: one warp per row, then one block adds the rows in order. The formulas are those of nn/host/loss.c. The
+ * sums of a row are added in a tree over the warp, in a fixed order. A row whose loss is not finite counts as wrong.
+ * The losses of rows are stored, because adding them with atomics would make the sum depend on the order in which
+ * blocks run. The gradient is fp32 in every precision, and zero in padded classes and in rows after the valid ones. */
 #include "nn/cuda/kernels/vector.cuh"
 
 enum { WARP = 32, ROWS = 4, ADD_BLOCK = 256, HIT_1 = 1, HIT_5 = 2 };

@@ -1,4 +1,12 @@
-/* Batch norm over the rows of [rows, cp]. */
+/* Batch norm over the rows of [rows, cp]. Sums over rows are computed in two kernels, as columns.cuh describes: blocks
+ * store partial sums, and add_blocks adds them in a fixed order. The sums are double and in the order of
+ * nn/host/batch_norm.c, because they may be all-reduced between the kernels. The variance is the mean of squares minus
+ * the square of the mean, for which sums in double are precise enough. `finalize` and `running` set the statistics of
+ * padded channels to zero, so that their results are zero.
+ *
+ * Without a residual, y is not read in the backward pass: the mask of the ReLU is computed again from x. It must be the
+ * mask of the stored y, so both passes use the same expression and round to the type of y before they compare with
+ * zero. add_blocks serves both directions; only backward has dgamma. */
 #include "nn/cuda/kernels/columns.cuh"
 
 /* The arguments, and the number of blocks along the rows. */

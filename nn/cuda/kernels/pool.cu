@@ -1,5 +1,7 @@
-/* Pooling over windows. Backward gathers: each element of dx adds the outputs whose window it is in, in a fixed order.
- */
+/* Pooling over windows, one vector of channels per thread. Backward gathers: each element of dx adds the outputs whose
+ * window it is in, in a fixed order, so no atomics are needed. For a max pool, the tap that was chosen is stored in a
+ * byte; the first one of equal elements is chosen, and NaN is the largest. Averages do not count the padding. Every
+ * window has at least one element of the image (nn/graph/op.c). */
 #include "nn/cuda/kernels/vector.cuh"
 
 enum { BLOCK = 256 };
