@@ -56,11 +56,11 @@ static void open_rig(struct rig *r, const char *device, int max, int64_t timeout
 	assert_int_equal(ct_file_replace(in_tmpdir("c.yaml"), YAML, strlen(YAML)), CT_OK);
 	assert_int_equal(ct_config_load(in_tmpdir("c.yaml"), &set, 1, &r->cfg), CT_OK);
 	assert_int_equal(ct_session_create(r->cfg, NULL, true, &r->s), CT_OK);
-	ct_plan_loader_opts(r->cfg, &r->s.plan, ct_dataset_info(r->s.train), true, 0, 1, &lo);
+	ct_plan_loader_opts(r->cfg, &r->s.plan, ct_dataset_info(r->s.data.train), true, 0, 1, &lo);
 	lo.device = r->s.device;
 	lo.max_out = ct_lent_max(r->s.device, (uint64_t)max - 1);
 	assert_int_equal(lo.max_out, max);
-	assert_int_equal(ct_loader_create(r->s.train, &lo, &r->loader), CT_OK);
+	assert_int_equal(ct_loader_create(r->s.data.train, &lo, &r->loader), CT_OK);
 	assert_int_equal(ct_lent_init(&r->lent, r->loader, ct_engine_stream(r->s.engine), max, timeout_ns), CT_OK);
 }
 

@@ -63,7 +63,7 @@ static void describe_samples(const struct ct_session *s, const struct ct__nan_pl
 	ct_str_addf(out, ", in %u of %u samples: ", p->n_bad_rows, p->n_rows);
 	for (uint32_t i = 0; i < n_suspicious(p); i++) {
 		snprintf(number, sizeof(number), "%u", p->samples[i]);
-		ct_dataset_key(s->train, p->samples[i], key, sizeof(key));
+		ct_dataset_key(s->data.train, p->samples[i], key, sizeof(key));
 		ct_str_addf(out, "%s%s", i > 0 ? ", " : "", number);
 		if (strcmp(key, number) != 0) /* the format has names */
 			ct_str_addf(out, " (%s)", key);
@@ -235,7 +235,7 @@ static enum ct_status explain(const struct ct_session *s, const struct ct_error 
 		if (ct_json_as_i64(ct_json_at(samples, i), &id))
 			ct_str_addf(&ids, " %lld", (long long)id);
 	CT_FAIL(error->status, "%s%s%s", error->message, message ? "; " : "", message ? message : "");
-	if (ids.len > 0 && ct_dataset_info(s->train)->kind != CT_SAMPLE_F32)
+	if (ids.len > 0 && ct_dataset_info(s->data.train)->kind != CT_SAMPLE_F32)
 		ct_error_hint(
 			"%s; %s/nan.json describes the failure; `ctrain data show %s/config.yaml%s` shows the samples",
 			error->hint, s->run_dir, s->run_dir, ct_str_text(&ids));

@@ -209,14 +209,14 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	if (s->ema)
 		CT_TRY(ct_session_broadcast_arena(s, ct_ema_buffers(s->ema)));
 	CT_TRY(prepare(s));
-	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->val), false, (uint32_t)ct_session_replica(s),
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->data.val), false, (uint32_t)ct_session_replica(s),
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
 	ct_resident_set_opts(s, CT_EVAL, &lo);
 	lo.max_out = ct_lent_max(s->device, EVAL_AHEAD);
 	lo.on_bad = note_bad;
 	lo.user = &bad;
-	CT_TRY(ct_loader_create(s->val, &lo, &loader));
+	CT_TRY(ct_loader_create(s->data.val, &lo, &loader));
 	/* Ranks exchange nothing while they evaluate batches. */
 	st = ct_lent_init(&lent, loader, ct_engine_stream(s->engine), lo.max_out, CT_FOREVER);
 	if (st == CT_OK && s->ema)

@@ -123,7 +123,7 @@ static enum ct_status put_epoch(struct ct_session *s, ct_metrics_log *m)
 {
 	struct ct_image_source data;
 
-	ct_image_source_set(&data, s->cfg, &s->plan, s->train, s->val);
+	ct_image_source_set(&data, s->cfg, &s->plan, s->data.train, s->data.val);
 	if (s->state.epoch == 1)
 		CT_TRY(put_samples(s, m, &data));
 	CT_TRY(put_arena(s, m, ct_net_params(s->net), ct_net_n_slices(s->net), "weights", &data));
@@ -151,7 +151,7 @@ void ct_board_mistakes(const struct ct_session *s, ct_metrics_log *metrics, cons
 
 	if (!metrics || !ct_metrics_has_board(metrics) || p->n == 0)
 		return;
-	ct_image_source_set(&data, s->cfg, &s->plan, s->train, s->val);
+	ct_image_source_set(&data, s->cfg, &s->plan, s->data.train, s->data.val);
 	const enum ct_status st = ct_run_images_mistakes(&data, p, add_image, &g);
 	if (st < 0)
 		ct_image_grid_release(&g.cells);

@@ -41,13 +41,13 @@ static enum ct_status write_config(const struct ct_session *s)
 /* Writes RUN/classes.txt if the data names its classes, so that `ctrain predict` does not need the data set. */
 static enum ct_status write_classes(const struct ct_session *s)
 {
-	const struct ct_dataset_info *info = ct_dataset_info(s->train);
+	const struct ct_dataset_info *info = ct_dataset_info(s->data.train);
 	struct ct_str text = {0};
 	char *path = NULL;
 	enum ct_status st;
 
 	for (int i = 0; i < info->n_classes; i++) {
-		const char *name = ct_dataset_class_name(s->train, i);
+		const char *name = ct_dataset_class_name(s->data.train, i);
 
 		if (name)
 			ct_str_addf(&text, "%d %s\n", i, name);
@@ -104,7 +104,7 @@ static ct_json *run_fields(const struct ct_session *s)
 	ct_json_set_str(j, "engine", ct_engine_version(s->engine));
 	ct_json_set_i64(j, "threads", ct_plan_threads(s->cfg, id->local_world));
 	ct_json_set_i64(j, "loader_threads",
-			ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world));
+			ct_plan_loader_threads(s->cfg, ct_dataset_info(s->data.train), id->local_world));
 	ct_json_set_str(j, "precision", ct_precision_name(s->cfg->precision));
 	ct_json_set_str(j, "backend", ct_comm_name(s->comm));
 	ct_json_set_str(j, "config_digest", s->state.config_digest);
@@ -226,7 +226,7 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 	const struct ct_run_plan *p = &s->plan;
 	const struct ct_identity *id = &s->world.id;
 	int threads = ct_plan_threads(s->cfg, id->local_world),
-	    loaders = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->train), id->local_world);
+	    loaders = ct_plan_loader_threads(s->cfg, ct_dataset_info(s->data.train), id->local_world);
 
 	ct_metrics_say(m, "ctrain %s  %s on %s, %s, %d rank%s x %d thread%s (%s, %s)", ct_version(),
 		       ct_config_choice(s->cfg, "model.name"), ct_config_choice(s->cfg, "data.name"),

@@ -151,7 +151,7 @@ static void write_report(const struct ct_session *s, ct_metrics_log *metrics, ct
 	char *path = NULL;
 
 	ct_error_save(&keep);
-	ct_image_source_set(&data, s->cfg, &s->plan, s->train, s->val);
+	ct_image_source_set(&data, s->cfg, &s->plan, s->data.train, s->data.val);
 	if (write(s->run_dir, &data, &path) == CT_OK)
 		ct_metrics_say(metrics, "  report        %s", path);
 	else

@@ -16,9 +16,9 @@
 
 enum { N_MODES = 2 };
 
-static const ct_dataset *data_of(const struct ct_session *s, int mode)
+static const ct_dataset *dataset_of(const struct ct_session_data *data, int mode)
 {
-	return mode == CT_TRAIN ? s->train : s->val;
+	return mode == CT_TRAIN ? data->train : data->val;
 }
 
 static const struct ct_transform *transform_of(const struct ct_session *s, int mode)
@@ -42,7 +42,7 @@ static enum ct_status find_reason(const struct ct_session *s, char *text, size_t
 	uint64_t bytes = 0;
 
 	for (int mode = 0; mode < N_MODES; mode++) {
-		const ct_dataset *d = data_of(s, mode);
+		const ct_dataset *d = dataset_of(&s->data, mode);
 		const struct ct_dataset_info *info = d ? ct_dataset_info(d) : NULL;
 
 		*out = d ? ct_transform_why_not_described(transform_of(s, mode), info) : NULL;
@@ -86,25 +86,26 @@ static enum ct_status alloc_all(struct ct_session *s)
 
 	ct_device_purpose(s->device, "data sets");
 	for (int mode = 0; mode < N_MODES && st == CT_OK; mode++)
-		if (data_of(s, mode))
-			st = ct_device_mem_alloc(s->device, bytes_of(data_of(s, mode)), false, &s->samples[mode]);
+		if (dataset_of(&s->data, mode))
+			st = ct_device_mem_alloc(s->device, bytes_of(dataset_of(&s->data, mode)), false,
+						 &s->data.samples[mode]);
 	ct_device_purpose(s->device, NULL);
 	if (st < 0)
-		ct_resident_release(s);
+		ct_resident_release(s->device, &s->data);
 	return st;
 }
 
 static enum ct_status place(struct ct_session *s, int mode)
 {
-	const ct_dataset *d = data_of(s, mode);
+	const ct_dataset *d = dataset_of(&s->data, mode);
 	const struct ct_dataset_info *info = ct_dataset_info(d);
 	const size_t stage_bytes = info->sample_bytes > STAGE_BYTES ? info->sample_bytes : STAGE_BYTES;
-	struct ct_net_data data = {.samples = s->samples[mode], .n = info->n};
+	struct ct_net_data data = {.samples = s->data.samples[mode], .n = info->n};
 	void *stage;
 
 	ct_augment_fill(&transform_of(s, mode)->augment, info->c, data.fill);
 	CT_TRY(ct_device_host_alloc(s->device, stage_bytes, &stage));
-	enum ct_status st = copy_samples(s, d, stage, s->samples[mode]);
+	enum ct_status st = copy_samples(s, d, stage, s->data.samples[mode]);
 	ct_device_host_free(s->device, stage);
 	CT_TRY(st);
 	return ct_net_bind_data(s->net, (enum ct_mode)mode, &data);
@@ -116,10 +117,10 @@ static enum ct_status place_all(struct ct_session *s)
 	uint64_t bytes = 0;
 
 	for (int mode = 0; mode < N_MODES; mode++) {
-		if (!data_of(s, mode))
+		if (!dataset_of(&s->data, mode))
 			continue;
 		CT_TRY(place(s, mode));
-		bytes += bytes_of(data_of(s, mode));
+		bytes += bytes_of(dataset_of(&s->data, mode));
 	}
 	CT_INFO("copied the data sets to the memory of the device (%.1f MiB in %.2f s)", (double)bytes / 1048576,
 		ct_seconds_since(t0));
@@ -161,17 +162,17 @@ enum ct_status ct_resident_place(struct ct_session *s)
 	return CT_OK;
 }
 
-void ct_resident_release(struct ct_session *s)
+void ct_resident_release(ct_device *device, struct ct_session_data *data)
 {
 	for (int mode = 0; mode < N_MODES; mode++) {
-		ct_device_mem_free(s->device, s->samples[mode]);
-		s->samples[mode] = NULL;
+		ct_device_mem_free(device, data->samples[mode]);
+		data->samples[mode] = NULL;
 	}
 }
 
 void ct_resident_set_opts(const struct ct_session *s, enum ct_mode mode, struct ct_loader_opts *lo)
 {
-	lo->describe = s->samples[mode] != NULL;
+	lo->describe = s->data.samples[mode] != NULL;
 	if (lo->describe && s->cfg->data.workers == CT_CFG_AUTO)
 		lo->n_threads = 0;
 }

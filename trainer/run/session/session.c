@@ -116,8 +116,8 @@ static void show_compiling(const struct ct_session *s)
 /* Makes the plan, the graph and the net for the open data sets. */
 static enum ct_status build_model(struct ct_session *s, bool train)
 {
-	const struct ct_dataset_info *vi = s->val ? ct_dataset_info(s->val) : NULL;
-	const struct ct_dataset_info *ti = s->train ? ct_dataset_info(s->train) : vi;
+	const struct ct_dataset_info *vi = s->data.val ? ct_dataset_info(s->data.val) : NULL;
+	const struct ct_dataset_info *ti = s->data.train ? ct_dataset_info(s->data.train) : vi;
 
 	if (!ti)
 		return CT_FAIL(CT_CONFIG, "data.val is none, so there is no evaluation data");
@@ -143,9 +143,9 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 	if (s->pipe)
 		ct_pipeline_net_opts(&s->pipe->stages, s->plan.accumulate, &s->plan.net);
 	if (train) {
-		CT_TRY(ct_plan_class_weights(s->cfg, s->train, &s->class_weights));
-		s->plan.net.class_weights = s->class_weights;
-		s->plan.net.n_class_weights = s->class_weights ? ti->n_classes : 0;
+		CT_TRY(ct_plan_class_weights(s->cfg, s->data.train, &s->data.class_weights));
+		s->plan.net.class_weights = s->data.class_weights;
+		s->plan.net.n_class_weights = s->data.class_weights ? ti->n_classes : 0;
 	}
 	return ct_net_create(s->engine, s->graph, &s->plan.net, &s->net);
 }
@@ -202,7 +202,7 @@ static enum ct_status name_run(struct ct_session *s)
 static enum ct_status describe(struct ct_session *s)
 {
 	struct ct_str text = {0};
-	enum ct_status st = ct_plan_describe_data(s->cfg, s->train, &s->plan, &text);
+	enum ct_status st = ct_plan_describe_data(s->cfg, s->data.train, &s->plan, &text);
 
 	s->description = text.s;
 	return st;
@@ -218,8 +218,8 @@ static enum ct_status open_engine(struct ct_session *s)
 static void note_digests(struct ct_session *s)
 {
 	ct_graph_digest(ct_session_whole(s), s->state.graph_digest);
-	if (s->train)
-		ct_dataset_digest(s->train, s->state.data_digest);
+	if (s->data.train)
+		ct_dataset_digest(s->data.train, s->state.data_digest);
 	s->state.best_top1 = s->state.last_top1 = s->state.last_loss = -1;
 	s->state.loss_scale = s->state.lr_scale = 1;
 	s->state.seed = s->cfg->run.seed;
@@ -243,7 +243,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	CT_TRY_GOTO(ct__session_open_world(s, id), st, fail_data);
 	s->join_s = ct_seconds_since(t0);
 	CT_TRY_GOTO(open_engine(s), st, fail_data);
-	CT_TRY_GOTO(ct_data_opening_finish(&data, &s->train, &s->val), st, fail);
+	CT_TRY_GOTO(ct_data_opening_finish(&data, &s->data.train, &s->data.val), st, fail);
 	s->data_s = data.seconds;
 	ct_box_phase("compiling");
 	t0 = ct_now_ns();
@@ -307,7 +307,7 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_reducer_destroy(s->reducer);
 	ct_free(s->buckets);
 	ct_net_destroy(s->net);
-	ct_resident_release(s);
+	ct_resident_release(s->device, &s->data);
 	ct_arena_destroy(s->scalars);
 	ct_arena_destroy(s->half);
 	ct_arena_destroy(s->grads);
@@ -326,13 +326,13 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_graph_destroy(s->val_graph);
 	ct_graph_destroy(s->size_graph);
 	ct_graph_destroy(s->graph);
-	ct_dataset_close(s->val);
-	ct_dataset_close(s->train);
+	ct_dataset_close(s->data.val);
+	ct_dataset_close(s->data.train);
 	ct_device_close(s->device);
 	ct_watchdog_stop(s->watchdog);
 	ct_world_leave(&s->world, failed);
 	ct_free(s->resumed_from);
-	ct_free(s->class_weights);
+	ct_free(s->data.class_weights);
 	ct_free(s->config_lines);
 	ct_free(s->description);
 	ct_free(s->run_dir);

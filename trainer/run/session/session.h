@@ -39,13 +39,20 @@ struct ct_bucket_choice {
 	bool resumed;   /* bytes comes from the checkpoint instead */
 };
 
+/* The data. The session owns all of it. */
+struct ct_session_data {
+	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
+	void *samples[2]; /* by enum ct_mode: copies of train and val in device memory; NULL: the host prepares batches
+			   */
+	float *class_weights; /* [classes] of the loss on train, or NULL */
+};
+
 struct ct_session {
 	const struct ct_config *cfg;
 	struct ct_run_plan plan;
 	char *run_dir;
 	char *config_lines;
-	float *class_weights; /* [classes] of the loss, or NULL */
-	char *description;    /* of the model, for checkpoints; NULL on ranks that do not save, and without training */
+	char *description; /* of the model, for checkpoints; NULL on ranks that do not save, and without training */
 	const struct ct_run_lock
 		*lock; /* lock of the run directory, borrowed; NULL: not training, or another rank holds it */
 	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1:
@@ -57,11 +64,9 @@ struct ct_session {
 	struct ct_world world;
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;
-	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
-	void *samples[2]; /* by enum ct_mode: copies of train and val in device memory; NULL: the host prepares batches
-			   */
-	ct_graph *graph;  /* for the image size of epoch 0, or of evaluations if there is no training; of a stage if
-			     there is a pipeline */
+	struct ct_session_data data;
+	ct_graph *graph;      /* for the image size of epoch 0, or of evaluations if there is no training; of a stage if
+				 there is a pipeline */
 	ct_graph *size_graph; /* graph of the program `full` after the image size has changed; otherwise NULL */
 	ct_graph *val_graph;  /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
 	ct_engine *engine;

@@ -37,6 +37,6 @@ static enum ct_status take_stage(struct ct_session *s, ct_graph **g)
 
 enum ct_status ct_session_graph(struct ct_session *s, struct ct_shape input, ct_graph **out)
 {
-	CT_TRY(ct_plan_graph(s->cfg, ct_dataset_info(s->train ? s->train : s->val), input, out));
+	CT_TRY(ct_plan_graph(s->cfg, ct_dataset_info(s->data.train ? s->data.train : s->data.val), input, out));
 	return s->pipe ? take_stage(s, out) : CT_OK;
 }

@@ -91,8 +91,8 @@ enum ct_status ct__session_agree_on_work(struct ct_session *s)
 		CT_TRY(ct_pipeline_check_same(s->group, layout));
 		snprintf(layout, sizeof(layout), "of each stage");
 	}
-	if (s->val)
-		ct_dataset_digest(s->val, val);
+	if (s->data.val)
+		ct_dataset_digest(s->data.val, val);
 	ct_str_addf(&lines, "engine=%s\nmodel graph=%s\ntraining data=%s\nevaluation data=%s\nparameter layout=%s\n",
 		    ct_engine_version(s->engine), s->state.graph_digest, s->state.data_digest, val, layout);
 	if (s->pipe)

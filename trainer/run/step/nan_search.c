@@ -258,7 +258,7 @@ static void add_samples(struct search *k, const struct ct_loader_batch *b)
 		ct_json *o = ct_json_object();
 		char where[512];
 
-		ct_dataset_describe(k->s->train, b->samples[i], where, sizeof(where));
+		ct_dataset_describe(k->s->data.train, b->samples[i], where, sizeof(where));
 		ct_json_set_i64(o, "sample", b->samples[i]);
 		ct_json_set_str(o, "where", where);
 		ct_json_push(k->samples, o);
@@ -334,12 +334,12 @@ static enum ct_status search(struct search *k, uint64_t step, ct_json *weights, 
 	CT_TRY_ALLOC(k->values = ct_calloc(1, bytes < MAX_VALUE_BYTES ? bytes : MAX_VALUE_BYTES));
 	CT_TRY_ALLOC(k->statistics = CT_NEW_ARRAY(float, ct_arena_elems(ct_net_buffers(s->net))));
 	CT_TRY(read_weights(k, weights));
-	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)ct_session_replica(s),
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->data.train), true, (uint32_t)ct_session_replica(s),
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
 	lo.n_threads = 0;
 	ct_resident_set_opts(s, CT_TRAIN, &lo);
-	CT_TRY(ct_loader_create(s->train, &lo, loader));
+	CT_TRY(ct_loader_create(s->data.train, &lo, loader));
 	CT_TRY(post_step(s, step, args));
 	return examine_batches(k, *loader);
 }

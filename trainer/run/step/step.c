@@ -116,7 +116,7 @@ static enum ct_status create_loader(ct_stepper *p)
 	struct ct_loader_opts lo;
 	int64_t compile_ns = 0;
 
-	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, (uint32_t)ct_session_replica(s),
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->data.train), true, (uint32_t)ct_session_replica(s),
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
 	ct_resident_set_opts(s, CT_TRAIN, &lo);
@@ -125,7 +125,7 @@ static enum ct_status create_loader(ct_stepper *p)
 	lo.on_bad = note_bad;
 	CT_TRY(ct__step_fit_size(p, ct_plan_input_at(&s->plan, s->state.epoch), &compile_ns));
 	CT_TRY(ct__step_check_tail(p, &lo.sampler));
-	CT_TRY(ct_loader_create(s->train, &lo, &p->loader));
+	CT_TRY(ct_loader_create(s->data.train, &lo, &p->loader));
 	CT_TRY(ct_lent_init(&p->lent, p->loader, p->copies ? p->copies : p->stream, lo.max_out, p->timeout_ns));
 	return ct_loader_seek(p->loader, s->state.epoch, s->state.step_in_epoch);
 }

@@ -43,7 +43,7 @@ static struct ct_step_input_size input_size(const ct_stepper *p)
 	return (struct ct_step_input_size){
 		.n_micros = (int)s->plan.accumulate,
 		.n_rows = s->plan.micro_rows,
-		.x_bytes = s->samples[CT_TRAIN] ? sizeof(struct ct_image_row) : ct__step_image_bytes(p),
+		.x_bytes = s->data.samples[CT_TRAIN] ? sizeof(struct ct_image_row) : ct__step_image_bytes(p),
 		.targets = loss->op == CT_OP_MSE ? (size_t)ct_graph_node(g, loss->in[0])->shape.c : 0,
 	};
 }

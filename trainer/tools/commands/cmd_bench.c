@@ -76,8 +76,8 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 	struct ct_loader_opts lo;
 	uint64_t images = 0, sum = 0;
 
-	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->train), true, 0, 1, &lo);
-	CT_TRY(ct_loader_create(s->train, &lo, &l));
+	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->data.train), true, 0, 1, &lo);
+	CT_TRY(ct_loader_create(s->data.train, &lo, &l));
 	int64_t t0 = ct_now_ns();
 	enum ct_status st = CT_OK;
 	for (int64_t i = 0; i < steps && st == CT_OK; i++) {

@@ -118,7 +118,7 @@ static enum ct_status load(const char *path, void *session)
 {
 	struct ct_session *s = session;
 
-	CT_TRY(check_classes(path, s->val));
+	CT_TRY(check_classes(path, s->data.val));
 	return ct_model_weights_load(path, s->net, CT_WEIGHTS_WHOLE, NULL);
 }
 
@@ -149,7 +149,7 @@ static enum ct_status write_report(const struct ct_cli *cli, const struct ct_ses
 		st = ct_error_hint("name the directory for the files with --out DIRECTORY");
 	}
 	if (st == CT_OK)
-		st = ct_eval_files_write(dir, p, s->val, checkpoint);
+		st = ct_eval_files_write(dir, p, s->data.val, checkpoint);
 	if (st == CT_OK && !cli->out)
 		st = ct_report_write_run(run, NULL, &page);
 	if (st == CT_OK && !cli->json)
