@@ -36,7 +36,7 @@ struct ct_replica_check {
 
 static int n_parts(const ct_replica_check *c, bool buffers)
 {
-	return buffers ? ct_graph_n_buffers(c->s->graph) : ct_net_n_slices(c->s->net);
+	return buffers ? ct_graph_n_buffers(c->s->model.graph) : ct_net_n_slices(c->s->net);
 }
 
 static void add(ct_replica_check *c, const char *name, ct_arena *a, bool buffers)
@@ -49,7 +49,7 @@ static void add(ct_replica_check *c, const char *name, ct_arena *a, bool buffers
 /* With other kinds of batch norm, each rank has the statistics of its own rows. */
 static bool compares_buffers(const struct ct_session *s)
 {
-	return ct_graph_n_buffers(s->graph) > 0 && s->cfg->model.bn == CT_CFG_BN_SYNC;
+	return ct_graph_n_buffers(s->model.graph) > 0 && s->cfg->model.bn == CT_CFG_BN_SYNC;
 }
 
 static void list_states(ct_replica_check *c)
@@ -132,7 +132,7 @@ static void hash_buffers(const struct hashing *h)
 	const float *p = h->data;
 
 	for (int i = 0; i < n_parts(h->c, true); i++) {
-		const size_t n = ct_graph_buffer(h->c->s->graph, i)->n;
+		const size_t n = ct_graph_buffer(h->c->s->model.graph, i)->n;
 
 		h->c->own[h->state->first + i] = (int64_t)ct_fingerprint(p, n);
 		p += n;
@@ -232,7 +232,8 @@ static enum ct_status describe(const ct_replica_check *c, const int64_t *all, ui
 	CT_FAIL(CT_MISMATCH,
 		"rank %d (pid %d on %s) differs from %s after step %llu: the first difference is in %s of %s; %d of %d tensors differ",
 		peers[odd].rank, peers[odd].pid, peers[odd].host, rest, (unsigned long long)step, d.state->name,
-		d.state->buffers ? ct_graph_buffer(c->s->graph, d.part)->name : ct_session_slice_name(c->s, d.part),
+		d.state->buffers ? ct_graph_buffer(c->s->model.graph, d.part)->name
+				 : ct_session_slice_name(c->s, d.part),
 		d.n, c->n);
 	ct_error_hint(
 		"all ranks agreed after step %llu: continue from a checkpoint of that step or an earlier one (train.resume). "

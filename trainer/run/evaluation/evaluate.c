@@ -37,7 +37,7 @@ static enum ct_status run_stage(struct ct_session *s, struct ct_batch *b, struct
 	b->y = s->pipe->y;
 	CT_TRY(ct_pipeline_receive_input(s->pipe, 0, b->n, t));
 	CT_TRY(ct_pipeline_wait(t));
-	CT_TRY(ct_program_forward(s->eval, b));
+	CT_TRY(ct_program_forward(s->model.eval, b));
 	CT_TRY(ct_stream_sync(ct_engine_stream(s->engine), CT_FOREVER));
 	return ct_pipeline_send_output(s->pipe, b->n, t);
 }
@@ -61,7 +61,7 @@ bool ct_evaluate_predicts(const struct ct_session *s)
 
 static enum ct_status keeper_init(struct keeper *k, struct ct_session *s)
 {
-	const ct_graph *g = s->val_graph ? s->val_graph : s->graph, *whole = ct_session_whole(s);
+	const ct_graph *g = ct_session_eval_graph(&s->model), *whole = ct_session_whole(s);
 	const struct ct_node *loss = ct_graph_node(whole, ct_graph_loss(whole));
 
 	if (!k->all || !ct_evaluate_predicts(s))
@@ -70,7 +70,7 @@ static enum ct_status keeper_init(struct keeper *k, struct ct_session *s)
 	CT_TRY(ct_predictions_create(s->plan.val.n, ct_graph_node(whole, loss->in[0])->shape.c, k->all));
 	if (!s->pipe || ct_pipeline_is_last(s->pipe))
 		CT_TRY_ALLOC(k->logits = CT_NEW_ARRAY(float, (size_t)s->plan.eval_rows *(size_t)k->all->n_classes));
-	const size_t bytes = k->logits && ct_device_caps(s->device)->async ? ct_program_logits_bytes(s->eval) : 0;
+	const size_t bytes = k->logits && ct_device_caps(s->device)->async ? ct_program_logits_bytes(s->model.eval) : 0;
 	for (size_t i = 0; bytes > 0 && i < CT_ARRAY_LEN(k->copies); i++)
 		CT_TRY(ct_device_host_alloc(s->device, bytes, &k->copies[i]));
 	return CT_OK;
@@ -89,8 +89,8 @@ static enum ct_status keep(struct keeper *k, int slot, const struct ct_loader_ba
 	if (!k->logits)
 		return CT_OK;
 	if (k->copies[0])
-		return ct_program_post_logits(k->s->eval, k->copies[slot]);
-	CT_TRY(ct_program_read(k->s->eval, k->node, false, k->logits));
+		return ct_program_post_logits(k->s->model.eval, k->copies[slot]);
+	CT_TRY(ct_program_read(k->s->model.eval, k->node, false, k->logits));
 	ct_predictions_add(k->all, b->samples, b->labels, k->logits, b->n);
 	return CT_OK;
 }
@@ -102,7 +102,7 @@ static void keep_copied(void *user, int slot, const struct ct_loader_batch *b)
 
 	if (!k->copies[0] || b->n == 0)
 		return;
-	ct_program_take_logits(k->s->eval, (int)b->n, k->copies[slot], k->logits);
+	ct_program_take_logits(k->s->model.eval, (int)b->n, k->copies[slot], k->logits);
 	ct_predictions_add(k->all, b->samples, b->labels, k->logits, b->n);
 }
 
@@ -117,7 +117,7 @@ static enum ct_status run_batches(struct ct_session *s, struct ct_lent *lent, st
 		CT_TRY(ct_lent_next(lent, &b));
 		struct ct_batch in = ct_resident_batch(b);
 		if (b->n > 0)
-			CT_TRY(s->pipe ? run_stage(s, &in, &t) : ct_program_forward(s->eval, &in));
+			CT_TRY(s->pipe ? run_stage(s, &in, &t) : ct_program_forward(s->model.eval, &in));
 		if (b->n > 0)
 			CT_TRY(keep(k, ct_lent_slot(lent), b));
 		CT_TRY(ct_lent_posted(lent));
@@ -150,12 +150,14 @@ static enum ct_status prepare(struct ct_session *s)
 	const struct ct_shape *in = &s->plan.val_input, *have = &ct_graph_node(ct_session_whole(s), 0)->shape;
 	const bool other = in->h != have->h || in->w != have->w;
 
-	if (other && !s->val_graph)
-		CT_TRY(ct_session_graph(s, *in, &s->val_graph));
-	const ct_graph *g = s->val_graph ? s->val_graph : s->graph;
+	if (other && !s->model.val_graph)
+		CT_TRY(ct_session_graph(s, *in, &s->model.val_graph));
+	const ct_graph *g = ct_session_eval_graph(&s->model);
 	if (s->pipe)
 		CT_TRY(ct_pipeline_reserve(s->pipe, g, (int)s->plan.eval_rows));
-	return s->eval ? CT_OK : ct_program_create_for(s->net, g, (int)s->plan.eval_rows, CT_EVAL, &s->eval);
+	if (s->model.eval)
+		return CT_OK;
+	return ct_program_create_for(s->net, g, (int)s->plan.eval_rows, CT_EVAL, &s->model.eval);
 }
 
 static enum ct_status count_all(const struct ct_session *s, const struct ct_metrics *m, uint64_t n_bad)
@@ -197,7 +199,7 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	int64_t t0 = ct_now_ns();
 	struct ct_metrics m = {0};
 	struct ct_loader_opts lo;
-	struct bad bad = {.known = s->eval != NULL};
+	struct bad bad = {.known = s->model.eval != NULL};
 	ct_loader *loader = NULL;
 	struct ct_lent lent = {0};
 	struct keeper keeper = {.s = s, .all = predictions};

@@ -98,13 +98,13 @@ static enum ct_status put_arena(struct ct_session *s, ct_metrics_log *m, ct_aren
 	struct ct_filters filters;
 	struct ct_mirror mirror;
 	char tag[128];
-	const int first = data ? ct_run_images_find_filters(data, dims_of, s->graph, &filters) : -1;
+	const int first = data ? ct_run_images_find_filters(data, dims_of, s->model.graph, &filters) : -1;
 	enum ct_status st = CT_OK;
 
 	CT_TRY(ct_mirror_open(a, CT_MIRROR_READ, ct_engine_stream(s->engine), &mirror));
 	for (int i = 0; i < n && st == CT_OK; i++) {
 		const int id = ct_net_slice(s->net, i)->param;
-		const struct ct_param *p = ct_graph_param(s->graph, id);
+		const struct ct_param *p = ct_graph_param(s->model.graph, id);
 		float *v = CT_NEW_ARRAY(float, p->n);
 
 		snprintf(tag, sizeof(tag), "%s/%s", group, p->name);

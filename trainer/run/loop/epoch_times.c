@@ -79,7 +79,7 @@ enum ct_status ct_epoch_times_report(struct ct_epoch_times *t, const struct ct_m
 					.cpus = ct_plan_cpus(local),
 					.local_world = local,
 					.host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN),
-					.flops = ct_graph_flops(s->size_graph ? s->size_graph : s->graph),
+					.flops = ct_graph_flops(ct_session_train_graph(&s->model)),
 					.encoded = s->plan.encoded,
 					.reduced_bytes = reduced_bytes(s),
 					.n_buckets = s->n_buckets,

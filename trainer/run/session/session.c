@@ -137,7 +137,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 	if (train)
 		show_compiling(s);
 	CT_TRY(ct_plan_check_precision(s->cfg, s->engine));
-	CT_TRY(ct_session_graph(s, train ? s->plan.input : s->plan.val_input, &s->graph));
+	CT_TRY(ct_session_graph(s, train ? s->plan.input : s->plan.val_input, &s->model.graph));
 	if (train)
 		CT_TRY(ct_plan_check_sizes(s->cfg, ti, &s->plan, ct_session_whole(s)));
 	if (s->pipe)
@@ -147,7 +147,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 		s->plan.net.class_weights = s->data.class_weights;
 		s->plan.net.n_class_weights = s->data.class_weights ? ti->n_classes : 0;
 	}
-	return ct_net_create(s->engine, s->graph, &s->plan.net, &s->net);
+	return ct_net_create(s->engine, s->model.graph, &s->plan.net, &s->net);
 }
 
 static enum ct_status build_training(struct ct_session *s)
@@ -164,27 +164,27 @@ static enum ct_status build_training(struct ct_session *s)
 	if (s->cfg->train.ema > 0)
 		CT_TRY(ct_ema_create(s->net, s->cfg->train.ema, &s->ema));
 	ct_device_purpose(s->device, NULL);
-	s->full_shape = s->plan.input;
+	s->model.full_shape = s->plan.input;
 	if (s->pipe)
-		CT_TRY(ct_pipeline_reserve(s->pipe, s->graph, (int)s->plan.micro_rows));
-	const enum ct_status st = ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
+		CT_TRY(ct_pipeline_reserve(s->pipe, s->model.graph, (int)s->plan.micro_rows));
+	const enum ct_status st = ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->model.full);
 	s->compiled = true;
 	return st;
 }
 
 enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input)
 {
-	ct_program_destroy(s->full); /* first, because the new program reuses its memory */
-	ct_graph_destroy(s->size_graph);
-	s->full = NULL;
-	s->size_graph = NULL;
-	s->full_shape = input;
+	ct_program_destroy(s->model.full); /* first, because the new program reuses its memory */
+	ct_graph_destroy(s->model.size_graph);
+	s->model.full = NULL;
+	s->model.size_graph = NULL;
+	s->model.full_shape = input;
 	if (input.h != s->plan.input.h || input.w != s->plan.input.w)
-		CT_TRY(ct_session_graph(s, input, &s->size_graph));
-	const ct_graph *g = s->size_graph ? s->size_graph : s->graph;
+		CT_TRY(ct_session_graph(s, input, &s->model.size_graph));
+	const ct_graph *g = ct_session_train_graph(&s->model);
 	if (s->pipe)
 		CT_TRY(ct_pipeline_reserve(s->pipe, g, (int)s->plan.micro_rows));
-	return ct_program_create_for(s->net, g, (int)s->plan.micro_rows, CT_TRAIN, &s->full);
+	return ct_program_create_for(s->net, g, (int)s->plan.micro_rows, CT_TRAIN, &s->model.full);
 }
 
 static enum ct_status name_run(struct ct_session *s)
@@ -300,8 +300,8 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	if (failed && s->watchdog)
 		ct_watchdog_report(s->watchdog);
 	ct_session_drain(s);
-	ct_program_destroy(s->eval);
-	ct_program_destroy(s->full);
+	ct_program_destroy(s->model.eval);
+	ct_program_destroy(s->model.full);
 	ct_ema_destroy(s->ema);
 	ct_optim_destroy(s->optim);
 	ct_reducer_destroy(s->reducer);
@@ -323,9 +323,9 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_comm_close(s->comm); /* before the memory of its messages is freed */
 	ct_pipeline_destroy(s->pipe);
 	ct_engine_close(s->engine);
-	ct_graph_destroy(s->val_graph);
-	ct_graph_destroy(s->size_graph);
-	ct_graph_destroy(s->graph);
+	ct_graph_destroy(s->model.val_graph);
+	ct_graph_destroy(s->model.size_graph);
+	ct_graph_destroy(s->model.graph);
 	ct_dataset_close(s->data.val);
 	ct_dataset_close(s->data.train);
 	ct_device_close(s->device);

@@ -47,6 +47,27 @@ struct ct_session_data {
 	float *class_weights; /* [classes] of the loss on train, or NULL */
 };
 
+/* The model as graphs, and the programs that are compiled from them: those of a stage if there is a pipeline. The
+ * session owns all of them. */
+struct ct_session_model {
+	ct_graph *graph;      /* for the image size of epoch 0, or of evaluations if there is no training */
+	ct_graph *size_graph; /* graph of `full` after the image size has changed; otherwise NULL */
+	ct_graph *val_graph;  /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
+	ct_program *full;     /* training program for micro_rows rows and full_shape images */
+	struct ct_shape full_shape;
+	ct_program *eval; /* compiled by the first evaluation */
+};
+
+static inline const ct_graph *ct_session_train_graph(const struct ct_session_model *m)
+{
+	return m->size_graph ? m->size_graph : m->graph;
+}
+
+static inline const ct_graph *ct_session_eval_graph(const struct ct_session_model *m)
+{
+	return m->val_graph ? m->val_graph : m->graph;
+}
+
 struct ct_session {
 	const struct ct_config *cfg;
 	struct ct_run_plan plan;
@@ -65,10 +86,7 @@ struct ct_session {
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;
 	struct ct_session_data data;
-	ct_graph *graph;      /* for the image size of epoch 0, or of evaluations if there is no training; of a stage if
-				 there is a pipeline */
-	ct_graph *size_graph; /* graph of the program `full` after the image size has changed; otherwise NULL */
-	ct_graph *val_graph;  /* graph of `eval` if evaluation images differ in size from those of `graph`; else NULL */
+	struct ct_session_model model;
 	ct_engine *engine;
 	ct_comm *comm;
 	struct ct_pipeline *pipe; /* NULL: this rank has the complete model */
@@ -88,13 +106,10 @@ struct ct_session {
 	struct ct_bucket_choice bucket_choice;
 	ct_reducer *reducer;
 	ct_optim *optim;
-	ct_ema *ema;      /* NULL: off */
-	ct_program *full; /* training program for micro_rows rows and full_shape images */
-	struct ct_shape full_shape;
+	ct_ema *ema;                 /* NULL: off */
 	struct ct_step_clock *clock; /* of the step that is being posted; NULL: none */
 	ct_console *console;         /* shows what is done before training begins; NULL: not shown */
 	bool compiled;               /* the first program has been compiled */
-	ct_program *eval;            /* compiled by the first evaluation */
 	struct ct_train_state state;
 	char *resumed_from;               /* checkpoint directory, or NULL */
 	struct ct_weights_report weights; /* rank 0: what was loaded from model.weights */
@@ -131,13 +146,13 @@ static inline int ct_session_local_world(const struct ct_session *s)
 
 static inline const ct_graph *ct_session_whole(const struct ct_session *s)
 {
-	return s->pipe ? s->pipe->whole : s->graph;
+	return s->pipe ? s->pipe->whole : s->model.graph;
 }
 
 /* Returns the name of the parameter to which slice i of the arenas belongs. */
 static inline const char *ct_session_slice_name(const struct ct_session *s, int i)
 {
-	return ct_graph_param(s->graph, ct_net_slice(s->net, i)->param)->name;
+	return ct_graph_param(s->model.graph, ct_net_slice(s->net, i)->param)->name;
 }
 
 /* Returns which share of the samples this rank processes. */

@@ -75,8 +75,8 @@ static enum ct_status read_weights(struct search *k, ct_json *list)
 	enum ct_status st = CT_OK;
 
 	CT_TRY(ct_mirror_open(ct_net_params(s->net), CT_MIRROR_READ, ct_engine_stream(s->engine), &m));
-	for (int i = 0; i < ct_graph_n_params(s->graph) && st == CT_OK; i++) {
-		const struct ct_param *p = ct_graph_param(s->graph, i);
+	for (int i = 0; i < ct_graph_n_params(s->model.graph) && st == CT_OK; i++) {
+		const struct ct_param *p = ct_graph_param(s->model.graph, i);
 		float *v = CT_NEW_ARRAY(float, p->n);
 		ct_json *o = ct_json_object();
 
@@ -351,7 +351,7 @@ enum ct_status ct_nan_search(struct ct_session *s, ct_stepper *p, const struct c
 	struct search k = {.s = s,
 			   .stepper = p,
 			   .factor = r->outcome == CT_UPDATE_BAD_SCALE ? 2 : 1,
-			   .graph = s->size_graph ? s->size_graph : s->graph,
+			   .graph = ct_session_train_graph(&s->model),
 			   .out = out,
 			   .layers = ct_json_array(),
 			   .samples = ct_json_array()};

@@ -26,7 +26,7 @@ static void note_bad(void *user, uint32_t sample, const char *text)
 /* Synchronized batch norm has one collective in each pass, with a mark before and after it. */
 static int n_norm_marks(const ct_stepper *p)
 {
-	const ct_graph *g = p->s->graph;
+	const ct_graph *g = p->s->model.graph;
 	int n = 0;
 
 	for (int i = 0; i < ct_graph_n_nodes(g); i++)

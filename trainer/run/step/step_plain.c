@@ -37,7 +37,7 @@ const struct step_way ct__step_plain = {.post = ct__step_post_each, .run = run_l
 static struct ct_step_input_size input_size(const ct_stepper *p)
 {
 	const struct ct_session *s = p->s;
-	const ct_graph *g = s->size_graph ? s->size_graph : s->graph;
+	const ct_graph *g = ct_session_train_graph(&s->model);
 	const struct ct_node *loss = ct_graph_node(g, ct_graph_loss(g));
 
 	return (struct ct_step_input_size){

@@ -14,7 +14,7 @@ static enum ct_status wait_posted(const ct_stepper *p)
 
 enum ct_status ct__step_program(ct_stepper *p, int n, int context, ct_program **out)
 {
-	*out = p->s->full;
+	*out = p->s->model.full;
 	if (n == (int)p->s->plan.micro_rows && context == 0)
 		return CT_OK;
 	for (int i = 0; i < p->programs.n; i++)
@@ -24,7 +24,7 @@ enum ct_status ct__step_program(ct_stepper *p, int n, int context, ct_program **
 		}
 	/* There are few: row counts other than 0 of one rank differ by at most one between micro-batches. */
 	CT_TRY_GROW(p->programs.tails, p->programs.n, p->programs.cap);
-	const ct_graph *g = p->s->size_graph ? p->s->size_graph : p->s->graph;
+	const ct_graph *g = ct_session_train_graph(&p->s->model);
 	CT_TRY(wait_posted(p));
 	CT_TRY(ct_program_create_in(p->s->net, g, n, CT_TRAIN, context, out));
 	p->programs.tails[p->programs.n++] = (struct step_tail){n, context, *out};
@@ -61,7 +61,7 @@ bool ct__step_fits_size(const ct_stepper *p, struct ct_shape shape)
 {
 	const struct ct_session *s = p->s;
 
-	return !s->plan.encoded || (shape.h == s->full_shape.h && shape.w == s->full_shape.w);
+	return !s->plan.encoded || (shape.h == s->model.full_shape.h && shape.w == s->model.full_shape.w);
 }
 
 enum ct_status ct__step_fit_size(ct_stepper *p, struct ct_shape shape, int64_t *compile_ns)

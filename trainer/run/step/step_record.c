@@ -150,7 +150,7 @@ static void note_replay(ct_stepper *p, const struct step_group *group, struct st
 	for (int k = 0; k < CT_STEP_COMMS; k++)
 		ct_comm_posted_again(group->collectives[k]);
 	p->recorder.n_replayed += (uint64_t)p->ring.group;
-	ct_program_posted_again(s->full);
+	ct_program_posted_again(s->model.full);
 	ct_arena_touch(s->scalars);
 	ct_optim_posted_again(s->optim);
 	if (s->ema)
@@ -194,7 +194,7 @@ static enum ct_status post_group(ct_stepper *p, struct step_slot *first)
 		ct__step_drop_recordings(p);
 		p->recorder.n_programs = ct_net_programs_made(p->s->net);
 	}
-	if (full && !changed && !ct_program_is_profiled(p->s->full) &&
+	if (full && !changed && !ct_program_is_profiled(p->s->model.full) &&
 	    (group->recording ? all_recorded(p, first) : group->warm))
 		return post_recording(p, group, first);
 	group->warm |= full;

@@ -91,7 +91,7 @@ static enum ct_status run_pass(ct_stepper *p, struct step_slot *slot, const stru
 static enum ct_status run_stage(ct_stepper *p, struct step_slot *slot)
 {
 	struct ct_session *s = p->s;
-	const ct_graph *g = s->size_graph ? s->size_graph : s->graph;
+	const ct_graph *g = ct_session_train_graph(&s->model);
 	const int n = n_with_rows(p);
 	struct ct_pipe_schedule schedule = ct_pipe_begin(s->pipe->stages.n, s->pipe->stages.stage, n);
 	struct ct_transfer t = {0};

@@ -49,7 +49,7 @@ enum ct_status ct__step_load(ct_stepper *p, struct step_slot *slot, struct step_
 size_t ct__step_image_bytes(const ct_stepper *p)
 {
 	const struct ct_session *s = p->s;
-	const ct_graph *g = s->size_graph ? s->size_graph : s->graph;
+	const ct_graph *g = ct_session_train_graph(&s->model);
 	const struct ct_shape *x = &ct_graph_node(g, 0)->shape;
 	const size_t element = s->plan.net.input == CT_INPUT_U8_NHWC ? 1 : sizeof(float);
 

@@ -95,7 +95,7 @@ static enum ct_status profile(const struct ct_session *s, ct_stepper *p, uint64_
 	const int64_t most = steps < 20 ? steps : 20;
 	struct ct_step_result r;
 
-	ct_program_profile(s->full, true);
+	ct_program_profile(s->model.full, true);
 	for (int64_t i = 0; i < most; i++) {
 		const bool traced = trace && i < CT__TRACE_STEPS;
 

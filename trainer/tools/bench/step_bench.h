@@ -9,7 +9,7 @@ struct ct_step_bench {
 	double step_ms, step_min_ms;                                   /* median and minimum of the complete step */
 	double data_ms, forward_ms, backward_ms, exposed_ms, optim_ms; /* medians of its phases */
 	uint64_t allocations, loader_allocations; /* on the heap, in full steps: of the steps; of loader threads */
-	int64_t profiled; /* number of steps whose nodes were measured: see ct_program_times of s->full */
+	int64_t profiled; /* number of steps whose nodes were measured: see ct_program_times of s->model.full */
 };
 
 /* Runs at least `steps` steps after a warm-up, and up to 20 more in which the nodes are measured. The first of these

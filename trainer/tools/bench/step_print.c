@@ -25,20 +25,20 @@ static enum ct_status read_layers(const struct ct_session *s, const struct ct_st
 	double *backward = NULL, f = 0, w = 0;
 	struct layer *l;
 
-	*n = ct_graph_n_nodes(s->graph) - 1;
-	CT_TRY(ct_plan_backward_flops(s->graph, &backward));
+	*n = ct_graph_n_nodes(s->model.graph) - 1;
+	CT_TRY(ct_plan_backward_flops(s->model.graph, &backward));
 	*out = l = CT_NEW_ARRAY(struct layer, (size_t)*n);
 	enum ct_status st = l ? CT_OK : CT_NOMEM;
 	for (int i = 0; i < *n && st == CT_OK; i++) {
-		const struct ct_node *node = ct_graph_node(s->graph, i + 1);
+		const struct ct_node *node = ct_graph_node(s->model.graph, i + 1);
 
-		st = ct_program_times(s->full, i + 1, &f, &w);
+		st = ct_program_times(s->model.full, i + 1, &f, &w);
 		l[i] = (struct layer){.name = node->name,
 				      .op = node->op,
 				      .forward_ms = f * 1e3 / steps,
 				      .backward_ms = w * 1e3 / steps};
 		if (backward[i + 1] > 0) {
-			l[i].forward_flop = ct_graph_node_flops(s->graph, i + 1) * rows;
+			l[i].forward_flop = ct_graph_node_flops(s->model.graph, i + 1) * rows;
 			l[i].backward_flop = backward[i + 1] * rows;
 		}
 	}
@@ -66,7 +66,7 @@ static ct_json *layer_json(const struct layer *l)
 
 static double step_flop(const struct ct_session *s)
 {
-	return 3 * ct_graph_flops(s->graph) * s->plan.per_rank;
+	return 3 * ct_graph_flops(s->model.graph) * s->plan.per_rank;
 }
 
 enum ct_status ct_step_print_json(struct ct_session *s, const struct ct_step_bench *b)

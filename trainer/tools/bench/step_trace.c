@@ -117,7 +117,7 @@ enum ct_status ct_trace_begin(struct ct__step_trace *t, ct_stepper *p, uint64_t 
 	}
 	ct_comm_set_step(s->comm, (int64_t)step);
 	ct_comm_set_step(s->group, (int64_t)step);
-	ct_program_trace(s->full, add_layer, t);
+	ct_program_trace(s->model.full, add_layer, t);
 	ct_stepper_on_phase(p, add_phase, t);
 	t->step_ns = ct_now_ns();
 	return CT_OK;
@@ -128,12 +128,12 @@ enum ct_status ct_trace_end(struct ct__step_trace *t, ct_stepper *p)
 	const int64_t now_ns = ct_now_ns();
 	double forward, backward;
 
-	CT_TRY(ct_program_times(t->session->full, 0, &forward, &backward)); /* collects the spans of a GPU */
+	CT_TRY(ct_program_times(t->session->model.full, 0, &forward, &backward)); /* collects the spans of a GPU */
 	/* The flight record is short, so the next steps would replace these operations. */
 	ct_comm_ops_since(t->session->group, (int64_t)t->step, add_bucket, t);
 	ct_comm_set_step(t->session->comm, -1);
 	ct_comm_set_step(t->session->group, -1);
-	ct_program_trace(t->session->full, NULL, NULL);
+	ct_program_trace(t->session->model.full, NULL, NULL);
 	ct_stepper_on_phase(p, NULL, NULL);
 	add(t, (struct ct__trace_span){.track = STEPS, .step = t->step, .begin_ns = t->step_ns, .end_ns = now_ns});
 	return t->status;
@@ -207,7 +207,7 @@ static enum ct_status put_names(const struct ct_session *s, struct ct_str *out)
 static enum ct_status put_span(const struct ct__step_trace *t, const struct ct__trace_span *span, struct ct_str *out)
 {
 	const struct ct_session *s = t->session;
-	const struct ct_node *node = span->track == LAYERS ? ct_graph_node(s->graph, span->id) : NULL;
+	const struct ct_node *node = span->track == LAYERS ? ct_graph_node(s->model.graph, span->id) : NULL;
 	const char *cat = node                   ? span->backward ? "backward" : "forward"
 			  : span->track < LAYERS ? "step"
 						 : "communication";

@@ -36,12 +36,12 @@ static enum ct_status set_slices(struct ct__simulation *m, int which, const ct_n
 
 static enum ct_status measure_costs(struct ct__simulation *m, const struct ct_session *s)
 {
-	const int n = ct_graph_n_nodes(s->graph);
+	const int n = ct_graph_n_nodes(s->model.graph);
 	double forward;
 
 	CT_TRY_ALLOC(m->costs = CT_NEW_ARRAY(double, (size_t)n));
 	for (int i = 0; i < n; i++)
-		CT_TRY(ct_program_times(s->full, i, &forward, &m->costs[i]));
+		CT_TRY(ct_program_times(s->model.full, i, &forward, &m->costs[i]));
 	return CT_OK;
 }
 
