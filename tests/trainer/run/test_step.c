@@ -323,17 +323,17 @@ static void test_buckets_of_a_checkpoint(void **state)
 	(void)state;
 	assert_int_equal(open_rig(&r, MLP "dist: {first_bucket_mib: 0.0001}\n", "dist.bucket_mib", "auto"), CT_OK);
 	/* A single rank has nothing to measure. */
-	assert_true(r.s.bucket_choice.n_times == 0 && r.s.bucket_choice.bytes == 4 << 20);
-	assert_int_equal(r.s.n_buckets, 2);
+	assert_true(r.s.grad.choice.n_times == 0 && r.s.grad.choice.bytes == 4 << 20);
+	assert_int_equal(r.s.grad.n_buckets, 2);
 	assert_int_equal(ct_session_resume_buckets(&r.s, 64), CT_OK);
-	assert_true(r.s.n_buckets == 2 && r.s.state.bucket_bytes == 0);
-	r.s.bucket_choice.n_times = 1;
+	assert_true(r.s.grad.n_buckets == 2 && r.s.state.bucket_bytes == 0);
+	r.s.grad.choice.n_times = 1;
 	assert_int_equal(ct_session_resume_buckets(&r.s, 0), CT_OK);
-	assert_true(!r.s.bucket_choice.resumed && r.s.state.bucket_bytes == 4 << 20);
-	assert_int_equal(r.s.n_buckets, 2);
+	assert_true(!r.s.grad.choice.resumed && r.s.state.bucket_bytes == 4 << 20);
+	assert_int_equal(r.s.grad.n_buckets, 2);
 	assert_int_equal(ct_session_resume_buckets(&r.s, 64), CT_OK);
-	assert_true(r.s.bucket_choice.resumed && r.s.state.bucket_bytes == 64 && r.s.bucket_choice.bytes == 64);
-	assert_int_equal(r.s.n_buckets, 4);
+	assert_true(r.s.grad.choice.resumed && r.s.state.bucket_bytes == 64 && r.s.grad.choice.bytes == 64);
+	assert_int_equal(r.s.grad.n_buckets, 4);
 	assert_int_equal(gradients(&r).n_global, 24);
 	close_rig(&r);
 }

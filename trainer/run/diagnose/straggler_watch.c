@@ -42,7 +42,7 @@ enum ct_status ct_straggler_watch_create(struct ct_session *s, ct_straggler_watc
 	CT_TRY_ALLOC(w = CT_NEW(ct_straggler_watch));
 	w->s = s;
 	w->n_ranks = s->world.id.world;
-	w->n_values = CT_PACE_BUCKETS + s->n_buckets;
+	w->n_values = CT_PACE_BUCKETS + s->grad.n_buckets;
 	w->next = FIRST_STEPS;
 	w->suspect = w->reported = -1;
 	w->judged_ns = ct_now_ns();
@@ -75,7 +75,7 @@ static bool measure(ct_straggler_watch *w)
 	const struct ct_step_times *t = &w->times;
 	const double per_step = 1e-9 / (double)w->n_steps;
 	double *v = w->own, wait_s;
-	const uint64_t n = ct_reducer_take_times(w->s->reducer, v + CT_PACE_BUCKETS, &wait_s);
+	const uint64_t n = ct_reducer_take_times(w->s->grad.reducer, v + CT_PACE_BUCKETS, &wait_s);
 
 	if (n == 0)
 		return false;
@@ -118,7 +118,7 @@ static enum ct_status report(const ct_straggler_watch *w, const struct ct_stragg
 		&text,
 		"rank %d (pid %d on %s) is a straggler: all others wait for it, %.1f ms per step, from bucket %d of %d on; "
 		"it needs %.2f times as long as they do, mostly in %s (%.1f ms, the others %.1f ms)",
-		p->rank, p->pid, p->host, 1e3 * f->late_s, f->bucket, w->s->n_buckets, f->ratio, phase,
+		p->rank, p->pid, p->host, 1e3 * f->late_s, f->bucket, w->s->grad.n_buckets, f->ratio, phase,
 		1e3 * f->phase_s, 1e3 * f->others_s);
 	CT_INFO("%s", ct_str_text(&text));
 	ct_metrics_say(m, "step %llu  %s", (unsigned long long)w->s->state.step + 1, ct_str_text(&text));
@@ -139,8 +139,8 @@ static enum ct_status report(const ct_straggler_watch *w, const struct ct_stragg
 static enum ct_status judge(ct_straggler_watch *w, ct_metrics_log *m)
 {
 	struct ct_straggler f;
-	const bool found = ct_straggler_find(w->sums, w->n_ranks, w->s->n_buckets, w->s->cfg->dist.straggler_factor,
-					     w->scratch, &f);
+	const bool found = ct_straggler_find(w->sums, w->n_ranks, w->s->grad.n_buckets,
+					     w->s->cfg->dist.straggler_factor, w->scratch, &f);
 	const int who = found ? f.rank : -1;
 
 	w->n_late = who == w->suspect ? w->n_late + 1 : 1;

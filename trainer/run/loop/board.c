@@ -127,7 +127,7 @@ static enum ct_status put_epoch(struct ct_session *s, ct_metrics_log *m)
 	if (s->state.epoch == 1)
 		CT_TRY(put_samples(s, m, &data));
 	CT_TRY(put_arena(s, m, ct_net_params(s->net), ct_net_n_slices(s->net), "weights", &data));
-	return put_arena(s, m, s->grads, ct_net_n_trained(s->net), "gradients", NULL);
+	return put_arena(s, m, s->grad.arena, ct_net_n_trained(s->net), "gradients", NULL);
 }
 
 static void warn(enum ct_status st)

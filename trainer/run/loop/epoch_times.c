@@ -23,12 +23,12 @@ void ct_epoch_times_release(struct ct_epoch_times *t)
 }
 
 /* Returns the bytes of gradients that are summed over all ranks in a step. */
-static double reduced_bytes(const struct ct_session *s)
+static double reduced_bytes(const struct ct_session_grad *g)
 {
 	double bytes = 0;
 
-	for (int i = 0; i < s->n_buckets; i++)
-		bytes += (double)(s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype));
+	for (int i = 0; i < g->n_buckets; i++)
+		bytes += (double)(g->buckets[i].n * ct_dtype_bytes(g->buckets[i].dtype));
 	return bytes;
 }
 
@@ -81,8 +81,8 @@ enum ct_status ct_epoch_times_report(struct ct_epoch_times *t, const struct ct_m
 					.host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN),
 					.flops = ct_graph_flops(ct_session_train_graph(&s->model)),
 					.encoded = s->plan.encoded,
-					.reduced_bytes = reduced_bytes(s),
-					.n_buckets = s->n_buckets,
+					.reduced_bytes = reduced_bytes(&s->grad),
+					.n_buckets = s->grad.n_buckets,
 					.one_host = s->world.id.n_nodes == 1};
 	*bound = ct_bottleneck_name(ct_bottleneck_report(&f, out));
 	return ct_str_status(out);

@@ -27,9 +27,9 @@ static enum ct_status write_config(const struct ct_session *s)
 	char *path = NULL;
 	enum ct_status st = ct_config_dump(s->cfg, true, &text);
 
-	if (s->bucket_choice.n_times > 0)
+	if (s->grad.choice.n_times > 0)
 		ct_str_addf(&text, "# dist.bucket_mib=auto has chosen %g in this run.\n",
-			    (double)s->bucket_choice.bytes / (1 << 20));
+			    (double)s->grad.choice.bytes / (1 << 20));
 	if (st == CT_OK)
 		st = (path = ct_path_join(s->run_dir, "config.yaml")) ? ct_file_replace(path, text.s, text.len)
 								      : CT_NOMEM;
@@ -63,7 +63,7 @@ static enum ct_status write_classes(const struct ct_session *s)
 
 static const char *bucket_choice_name(const struct ct_session *s)
 {
-	const struct ct_bucket_choice *c = &s->bucket_choice;
+	const struct ct_bucket_choice *c = &s->grad.choice;
 
 	return c->resumed                    ? "checkpoint"
 	       : c->n_times > 0              ? "measured"
@@ -118,11 +118,11 @@ static ct_json *run_fields(const struct ct_session *s)
 	ct_json_set_f64(j, "lr", s->plan.lr);
 	ct_json_set_i64(j, "steps_per_epoch", (int64_t)s->plan.steps_per_epoch);
 	ct_json_set_i64(j, "total_steps", (int64_t)s->plan.total_steps);
-	ct_json_set_i64(j, "buckets", s->n_buckets);
-	ct_json_set_f64(j, "bucket_mib", (double)s->bucket_choice.bytes / (1 << 20));
+	ct_json_set_i64(j, "buckets", s->grad.n_buckets);
+	ct_json_set_f64(j, "bucket_mib", (double)s->grad.choice.bytes / (1 << 20));
 	ct_json_set_str(j, "bucket_choice", bucket_choice_name(s));
-	if (s->bucket_choice.n_times > 0)
-		ct_json_set(j, "allreduce_times", allreduce_times(&s->bucket_choice));
+	if (s->grad.choice.n_times > 0)
+		ct_json_set(j, "allreduce_times", allreduce_times(&s->grad.choice));
 	ct_json_set_i64(j, "resumed_step", (int64_t)s->state.step);
 	return j;
 }
@@ -169,15 +169,15 @@ static void say_sizes(const struct ct_session *s, ct_metrics_log *m)
 	ct_str_release(&text);
 }
 
-static void say_buckets(const struct ct_session *s, ct_metrics_log *m)
+static void say_buckets(const struct ct_session_grad *g, ct_metrics_log *m)
 {
-	const struct ct_bucket_choice *c = &s->bucket_choice;
+	const struct ct_bucket_choice *c = &g->choice;
 	struct ct_str text = {0};
 
 	for (int i = 0; i < c->n_times; i++)
 		ct_str_addf(&text, "%s%.4g MiB %.1f us", i > 0 ? ", " : "", (double)c->times[i].bytes / (1 << 20),
 			    1e-3 * (double)c->times[i].ns);
-	ct_metrics_say(m, "  buckets %d of %g MiB, %s; all-reduces measured in %.2f s: %s", s->n_buckets,
+	ct_metrics_say(m, "  buckets %d of %g MiB, %s; all-reduces measured in %.2f s: %s", g->n_buckets,
 		       (double)c->bytes / (1 << 20), c->resumed ? "as in the checkpoint" : "chosen by measurement",
 		       c->seconds, ct_str_text(&text));
 	ct_str_release(&text);
@@ -248,8 +248,8 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 		(unsigned long long)p->steps_per_epoch, (unsigned long long)p->total_steps);
 	if (p->encoded)
 		say_sizes(s, m);
-	if (s->bucket_choice.n_times > 0)
-		say_buckets(s, m);
+	if (s->grad.choice.n_times > 0)
+		say_buckets(&s->grad, m);
 	ct_metrics_say(m, "  run     %s%s%s", s->run_dir, s->resumed_from ? ", resumed from " : "",
 		       s->resumed_from ? s->resumed_from : "");
 	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);

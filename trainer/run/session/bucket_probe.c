@@ -22,7 +22,7 @@ static enum ct_status time_one(const struct probe *p, size_t bytes, int64_t *ns)
 	struct ct_session *s = p->s;
 
 	CT_TRY(ct_event_record(p->from, p->stream));
-	CT_TRY(ct_comm_post_allreduce(s->comm, ct_arena_at(s->grads, 0), bytes / sizeof(float), CT_F32, CT_SUM,
+	CT_TRY(ct_comm_post_allreduce(s->comm, ct_arena_at(s->grad.arena, 0), bytes / sizeof(float), CT_F32, CT_SUM,
 				      p->stream));
 	CT_TRY(ct_event_record(p->to, p->stream));
 	CT_TRY(ct_event_wait(p->to, ct_deadline_in(p->patience_ns)));
@@ -59,7 +59,7 @@ static int32_t plan_repeats(const struct ct_bucket_choice *c, size_t bytes, int6
 static enum ct_status measure(const struct probe *p, struct ct_bucket_choice *c)
 {
 	struct ct_session *s = p->s;
-	const size_t all = ct_arena_elems(s->grads) * sizeof(float), most = all < LAST_BYTES ? all : LAST_BYTES;
+	const size_t all = ct_arena_elems(s->grad.arena) * sizeof(float), most = all < LAST_BYTES ? all : LAST_BYTES;
 	size_t bytes = FIRST_BYTES < most ? FIRST_BYTES : most;
 	ct_work *w = NULL;
 

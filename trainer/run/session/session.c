@@ -91,8 +91,8 @@ static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream 
 
 	if (s->clock)
 		CT_TRY(ct_step_clock_pause_phase(s->clock));
-	if (!s->norm_comm && s->reducer)
-		CT_TRY(ct_reducer_join(s->reducer, stream));
+	if (!s->norm_comm && s->grad.reducer)
+		CT_TRY(ct_reducer_join(s->grad.reducer, stream));
 	CT_TRY(ct_comm_post_allreduce(s->norm_comm ? s->norm_comm : s->group, v, n, CT_F64, CT_SUM, stream));
 	return s->clock ? ct_step_clock_resume_phase(s->clock) : CT_OK;
 }
@@ -155,10 +155,10 @@ static enum ct_status build_training(struct ct_session *s)
 	CT_TRY(ct_session_build_reducer(s));
 	ct_device_purpose(s->device, "optimizer states");
 	CT_TRY(ct_optim_create(s->net, &s->plan.optim, &s->optim));
-	ct_optim_watch_loss(s->optim, s->scalars, CT_SCALAR_LOSS);
+	ct_optim_watch_loss(s->optim, s->grad.scalars, CT_SCALAR_LOSS);
 	if (s->pipe)
 		ct_optim_sum_stages(s->optim, ct_pipeline_sum_stages, s->pipe);
-	CT_TRY(ct_optim_place_result(s->optim, ct_arena_at(s->scalars, CT_SCALAR_UPDATE)));
+	CT_TRY(ct_optim_place_result(s->optim, ct_arena_at(s->grad.scalars, CT_SCALAR_UPDATE)));
 	CT_TRY(ct_net_init(s->net, s->plan.init, (uint64_t)s->cfg->run.seed));
 	ct_device_purpose(s->device, "EMA weights");
 	if (s->cfg->train.ema > 0)
@@ -304,14 +304,10 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_program_destroy(s->model.full);
 	ct_ema_destroy(s->ema);
 	ct_optim_destroy(s->optim);
-	ct_reducer_destroy(s->reducer);
-	ct_free(s->buckets);
+	ct_reducer_destroy(s->grad.reducer);
 	ct_net_destroy(s->net);
 	ct_resident_release(s->device, &s->data);
-	ct_arena_destroy(s->scalars);
-	ct_arena_destroy(s->half);
-	ct_arena_destroy(s->grads);
-	ct_session_release_reducer(s);
+	ct_session_release_grad(s->device, &s->grad);
 	if (s->watchdog) {
 		ct_watchdog_remove_comm(s->watchdog, s->norm_comm);
 		ct_watchdog_remove_comm(s->watchdog, s->group);

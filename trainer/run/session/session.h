@@ -3,7 +3,6 @@
 #ifndef CT_TRAINER_RUN_SESSION_SESSION_H
 #define CT_TRAINER_RUN_SESSION_SESSION_H
 
-#include "dist/reducer.h"
 #include "dist/watchdog.h"
 #include "trainer/job/step_board.h"
 #include "trainer/plan/run_plan.h"
@@ -11,33 +10,7 @@
 #include "trainer/run/checkpoint/model_weights.h"
 #include "trainer/run/metrics/console.h"
 #include "trainer/run/pipeline/pipeline.h"
-
-/* Step scalars. They are summed over all ranks together with the gradients of the last bucket, so a step needs no
- * additional all-reduce. They are fp32, regardless of the type of the gradients. */
-enum ct_scalar {
-	CT_SCALAR_LOSS,
-	CT_SCALAR_STOP, /* STOP, SAVE and REGROUP: requests of ranks to stop, to save, and to stop because a node can be
-			   added */
-	CT_SCALAR_SAVE,
-	CT_SCALAR_REGROUP,
-	CT_SCALAR_BAD, /* unreadable samples of the epoch so far */
-	/* The results of the update, which are not summed: they are written after the reduction, and read together with
-	 * the sums. */
-	CT_SCALAR_UPDATE = 8,
-	CT_SCALAR_N = 16
-};
-_Static_assert(CT_SCALAR_UPDATE + CT_UPDATE_RESULTS <= CT_SCALAR_N, "the results of an update are among the scalars");
-
-enum { CT_BUCKET_TIMES = 8 };
-
-/* The size of the buckets, and how it was chosen. */
-struct ct_bucket_choice {
-	size_t bytes;
-	struct ct_allreduce_time times[CT_BUCKET_TIMES]; /* [n_times] the measurement, if there was one */
-	int n_times;
-	double seconds; /* duration of the measurement */
-	bool resumed;   /* bytes comes from the checkpoint instead */
-};
+#include "trainer/run/session/session_grad.h"
 
 /* The data. The session owns all of it. */
 struct ct_session_data {
@@ -93,18 +66,9 @@ struct ct_session {
 	ct_comm *group; /* the ranks that have the same parameters, over which gradients are summed: comm, or those of a
 			   stage */
 	ct_net *net;
-	ct_arena *half;   /* the buckets that are summed in another type than fp32; NULL: there are none */
-	bool writes_half; /* the backward pass writes their gradients to `half` */
-	/* The memory of grads and scalars, and of these buckets; NULL: it belongs to the communicator. */
-	void *reduced, *reduced_half;
-	ct_arena *grads, *scalars; /* scalars [CT_SCALAR_N] follow the gradients in memory, so that one bucket contains
-				      both, unless there is a pipeline */
 	ct_comm *norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: group is
 			       used */
-	struct ct_bucket *buckets;
-	int n_buckets;
-	struct ct_bucket_choice bucket_choice;
-	ct_reducer *reducer;
+	struct ct_session_grad grad;
 	ct_optim *optim;
 	ct_ema *ema;                 /* NULL: off */
 	struct ct_step_clock *clock; /* of the step that is being posted; NULL: none */

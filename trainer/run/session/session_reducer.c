@@ -13,15 +13,17 @@
  * With a pipeline, the buckets do not contain the scalars, which are summed over more ranks than the gradients. */
 static enum ct_status build_buckets(struct ct_session *s)
 {
-	CT_TRY(ct_plan_buckets(s->cfg, s->net, s->bucket_choice.bytes, &s->buckets, &s->n_buckets));
+	struct ct_session_grad *g = &s->grad;
+
+	CT_TRY(ct_plan_buckets(s->cfg, s->net, g->choice.bytes, &g->buckets, &g->n_buckets));
 	const size_t elems = ct_net_grad_elems(s->net);
-	struct ct_bucket *last = &s->buckets[s->n_buckets - 1];
+	struct ct_bucket *last = &g->buckets[g->n_buckets - 1];
 	if (s->pipe)
 		return CT_OK;
 	if (last->dtype != CT_F32) {
-		CT_TRY_ALLOC(last = ct_realloc(s->buckets, (size_t)s->n_buckets + 1, sizeof(*last)));
-		s->buckets = last;
-		last += s->n_buckets++;
+		CT_TRY_ALLOC(last = ct_realloc(g->buckets, (size_t)g->n_buckets + 1, sizeof(*last)));
+		g->buckets = last;
+		last += g->n_buckets++;
 		*last = (struct ct_bucket){.offset = elems, .dtype = CT_F32, .first_slice = ct_net_n_trained(s->net)};
 	}
 	last->n = elems + CT_SCALAR_N - last->offset;
@@ -54,22 +56,25 @@ static size_t n_half(const ct_net *net)
 static enum ct_status alloc_reduced(struct ct_session *s)
 {
 	const size_t elems = ct_net_grad_elems(s->net), half = n_half(s->net);
+	struct ct_session_grad *g = &s->grad;
 	void *memory;
 
-	CT_TRY(alloc_shared(s, (elems + CT_SCALAR_N) * sizeof(float), &s->reduced, &memory));
-	CT_TRY(ct_arena_wrap(s->device, CT_F32, elems, memory, &s->grads));
-	CT_TRY(ct_arena_wrap(s->device, CT_F32, CT_SCALAR_N, (float *)memory + elems, &s->scalars));
+	CT_TRY(alloc_shared(s, (elems + CT_SCALAR_N) * sizeof(float), &g->memory, &memory));
+	CT_TRY(ct_arena_wrap(s->device, CT_F32, elems, memory, &g->arena));
+	CT_TRY(ct_arena_wrap(s->device, CT_F32, CT_SCALAR_N, (float *)memory + elems, &g->scalars));
 	if (half == 0)
 		return CT_OK;
-	CT_TRY(alloc_shared(s, half * sizeof(uint16_t), &s->reduced_half, &memory));
-	return ct_arena_wrap(s->device, s->plan.net.reduce_type, half, memory, &s->half);
+	CT_TRY(alloc_shared(s, half * sizeof(uint16_t), &g->half_memory, &memory));
+	return ct_arena_wrap(s->device, s->plan.net.reduce_type, half, memory, &g->half);
 }
 
 /* Micro-batches are accumulated in fp32. */
 static enum ct_status bind_reduced(struct ct_session *s)
 {
-	CT_TRY(ct_net_bind_grads(s->net, s->grads));
-	return s->half && s->plan.accumulate == 1 ? ct_net_bind_half(s->net, s->half, &s->writes_half) : CT_OK;
+	struct ct_session_grad *g = &s->grad;
+
+	CT_TRY(ct_net_bind_grads(s->net, g->arena));
+	return g->half && s->plan.accumulate == 1 ? ct_net_bind_half(s->net, g->half, &g->writes_half) : CT_OK;
 }
 
 enum { STAGE_MAX = 64 << 20 };
@@ -81,8 +86,8 @@ static enum ct_status stage_buckets(struct ct_session *s)
 	const size_t all = (ct_net_grad_elems(s->net) + CT_SCALAR_N) * sizeof(float);
 	size_t bytes = s->cfg->dist.bucket_mib == CT_CFG_AUTO ? all : 0;
 
-	for (int i = 0; i < s->n_buckets; i++) {
-		const size_t one = s->buckets[i].n * ct_dtype_bytes(s->buckets[i].dtype);
+	for (int i = 0; i < s->grad.n_buckets; i++) {
+		const size_t one = s->grad.buckets[i].n * ct_dtype_bytes(s->grad.buckets[i].dtype);
 
 		bytes = one > bytes ? one : bytes;
 	}
@@ -101,32 +106,33 @@ static enum ct_status convert_bucket(void *user, void *to, enum ct_dtype to_type
 
 static enum ct_status create_reducer(struct ct_session *s)
 {
+	struct ct_session_grad *g = &s->grad;
 	struct ct_reducer_opts ro = {.compute = ct_engine_stream(s->engine),
 				     .convert = convert_bucket,
 				     .user = s->net,
-				     .converted = s->writes_half,
-				     .buckets = s->buckets,
-				     .n_buckets = s->n_buckets};
+				     .converted = g->writes_half,
+				     .buckets = g->buckets,
+				     .n_buckets = g->n_buckets};
 
-	if (s->half)
-		ro.memory[s->plan.net.reduce_type] = ct_arena_at(s->half, 0);
-	ro.memory[CT_F32] = ct_arena_at(s->grads, 0);
-	for (int b = 0; b < s->n_buckets; b++) {
-		const struct ct_bucket *k = &s->buckets[b];
+	if (g->half)
+		ro.memory[s->plan.net.reduce_type] = ct_arena_at(g->half, 0);
+	ro.memory[CT_F32] = ct_arena_at(g->arena, 0);
+	for (int b = 0; b < g->n_buckets; b++) {
+		const struct ct_bucket *k = &g->buckets[b];
 
 		if (k->n_slices > 0)
 			ct_comm_name_bucket(s->group, b, ct_session_slice_name(s, k->first_slice),
 					    ct_session_slice_name(s, k->first_slice + k->n_slices - 1));
 	}
-	return ct_reducer_create(s->group, &ro, &s->reducer);
+	return ct_reducer_create(s->group, &ro, &g->reducer);
 }
 
 static enum ct_status replace_buckets(struct ct_session *s)
 {
-	ct_reducer_destroy(s->reducer);
-	s->reducer = NULL;
-	ct_free(s->buckets);
-	s->buckets = NULL;
+	ct_reducer_destroy(s->grad.reducer);
+	s->grad.reducer = NULL;
+	ct_free(s->grad.buckets);
+	s->grad.buckets = NULL;
 	return build_buckets(s);
 }
 
@@ -134,20 +140,21 @@ enum ct_status ct_session_build_reducer(struct ct_session *s)
 {
 	CT_TRY(alloc_reduced(s));
 	CT_TRY(bind_reduced(s));
-	const size_t usual = s->bucket_choice.bytes = ct_plan_bucket_bytes(s->cfg);
+	struct ct_bucket_choice *c = &s->grad.choice;
+	const size_t usual = c->bytes = ct_plan_bucket_bytes(s->cfg);
 	CT_TRY(build_buckets(s));
 	CT_TRY(stage_buckets(s));
-	CT_TRY(ct_bucket_probe(s, &s->bucket_choice));
-	if (s->bucket_choice.n_times > 0)
-		s->state.bucket_bytes = s->bucket_choice.bytes;
-	if (s->bucket_choice.bytes != usual)
+	CT_TRY(ct_bucket_probe(s, c));
+	if (c->n_times > 0)
+		s->state.bucket_bytes = c->bytes;
+	if (c->bytes != usual)
 		CT_TRY(replace_buckets(s));
 	return create_reducer(s);
 }
 
 enum ct_status ct_session_resume_buckets(struct ct_session *s, uint64_t bytes)
 {
-	struct ct_bucket_choice *c = &s->bucket_choice;
+	struct ct_bucket_choice *c = &s->grad.choice;
 	const bool other = bytes > 0 && bytes != c->bytes;
 
 	s->state.bucket_bytes = 0;
@@ -162,8 +169,12 @@ enum ct_status ct_session_resume_buckets(struct ct_session *s, uint64_t bytes)
 	return create_reducer(s);
 }
 
-void ct_session_release_reducer(struct ct_session *s)
+void ct_session_release_grad(ct_device *device, struct ct_session_grad *g)
 {
-	ct_device_mem_free(s->device, s->reduced_half);
-	ct_device_mem_free(s->device, s->reduced);
+	ct_free(g->buckets);
+	ct_arena_destroy(g->scalars);
+	ct_arena_destroy(g->half);
+	ct_arena_destroy(g->arena);
+	ct_device_mem_free(device, g->half_memory);
+	ct_device_mem_free(device, g->memory);
 }

@@ -8,7 +8,8 @@
 /* Allocates the gradients and the step scalars, lets the net use them, and creates the reducer. May measure the
  * communicator, so all ranks must call it. */
 enum ct_status ct_session_build_reducer(struct ct_session *s) CT_MUST_CHECK;
-/* Frees the memory of the gradients. Call it after the reducer, the net and the arenas have been destroyed. */
-void ct_session_release_reducer(struct ct_session *s);
+/* Frees the buckets, the arenas and their memory on this device. Call it after the reducer and the net have been
+ * destroyed. */
+void ct_session_release_grad(ct_device *device, struct ct_session_grad *g);
 
 #endif

@@ -235,12 +235,12 @@ static enum ct_status examine_gradients(struct search *k)
 	ct_stream *stream = ct_engine_stream(s->engine);
 	struct ct_mirror full, half = {0};
 
-	CT_TRY(ct_mirror_open(s->grads, CT_MIRROR_READ, stream, &full));
-	enum ct_status st = s->writes_half ? ct_mirror_open(s->half, CT_MIRROR_READ, stream, &half) : CT_OK;
+	CT_TRY(ct_mirror_open(s->grad.arena, CT_MIRROR_READ, stream, &full));
+	enum ct_status st = s->grad.writes_half ? ct_mirror_open(s->grad.half, CT_MIRROR_READ, stream, &half) : CT_OK;
 	for (int i = 0; i < ct_net_n_trained(s->net) && st == CT_OK && !is_found(k); i++) {
 		const enum ct_dtype type = ct_net_slice(s->net, i)->dtype;
 
-		if (s->writes_half && type != CT_F32)
+		if (s->grad.writes_half && type != CT_F32)
 			examine_slice(k, i, half.data, type);
 		else
 			examine_slice(k, i, full.data, CT_F32);

@@ -151,7 +151,7 @@ static void note_replay(ct_stepper *p, const struct step_group *group, struct st
 		ct_comm_posted_again(group->collectives[k]);
 	p->recorder.n_replayed += (uint64_t)p->ring.group;
 	ct_program_posted_again(s->model.full);
-	ct_arena_touch(s->scalars);
+	ct_arena_touch(s->grad.scalars);
 	ct_optim_posted_again(s->optim);
 	if (s->ema)
 		ct_ema_posted_again(s->ema);

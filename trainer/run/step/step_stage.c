@@ -118,7 +118,7 @@ static enum ct_status sum_scalars(ct_stepper *p)
 {
 	struct ct_session *s = p->s;
 
-	CT_TRY(ct_comm_post_allreduce(s->comm, ct_arena_at(s->scalars, 0), CT_SCALAR_UPDATE, CT_F32, CT_SUM,
+	CT_TRY(ct_comm_post_allreduce(s->comm, ct_arena_at(s->grad.scalars, 0), CT_SCALAR_UPDATE, CT_F32, CT_SUM,
 				      p->stream));
 	return ct__step_sync(p, "the sums of a step");
 }

@@ -67,10 +67,10 @@ enum ct_status ct__step_empty(ct_stepper *p, const struct step_micro *m)
 
 	if (m->first)
 		CT_TRY(ct_arena_zero(ct_net_grads(s->net), p->stream));
-	if (m->first && s->writes_half)
-		CT_TRY(ct_arena_zero(s->half, p->stream));
+	if (m->first && s->grad.writes_half)
+		CT_TRY(ct_arena_zero(s->grad.half, p->stream));
 	for (int i = 0; m->last && i < ct_net_n_trained(s->net); i++)
-		CT_TRY(ct_reducer_ready(s->reducer, i));
+		CT_TRY(ct_reducer_ready(s->grad.reducer, i));
 	return CT_OK;
 }
 
@@ -81,9 +81,9 @@ enum ct_status ct__step_post_scalars(ct_stepper *p, struct step_slot *slot)
 	struct ct_session *s = p->s;
 
 	if (s->world.id.world > 1)
-		CT_TRY(ct_device_copy(s->device, ct_arena_at(s->scalars, 0), slot->up, CT_SCALAR_N * sizeof(float),
+		CT_TRY(ct_device_copy(s->device, ct_arena_at(s->grad.scalars, 0), slot->up, CT_SCALAR_N * sizeof(float),
 				      p->stream));
-	return ct_net_post_loss(s->net, s->scalars, CT_SCALAR_LOSS);
+	return ct_net_post_loss(s->net, s->grad.scalars, CT_SCALAR_LOSS);
 }
 
 enum ct_status ct__step_forward(ct_stepper *p, struct step_slot *slot, const struct step_micro *m, int context)
@@ -104,7 +104,7 @@ enum ct_status ct__step_backward(ct_stepper *p, struct step_slot *slot, const st
 					    .dy = dy,
 					    .dx = dx,
 					    .grad_ready = m->last ? slice_ready : NULL,
-					    .user = p->s->reducer};
+					    .user = p->s->grad.reducer};
 	ct_program *program;
 
 	CT_TRY(ct__step_program(p, m->batch.n, context, &program));
@@ -135,7 +135,7 @@ static enum ct_status post_update(ct_stepper *p, struct step_slot *slot)
 	if (s->ema)
 		CT_TRY(ct_ema_update(s->ema));
 	CT_TRY(ct_step_clock_mark(&slot->clock, CT_PHASE_OPTIM));
-	return ct_device_copy(s->device, slot->down, ct_arena_at(s->scalars, 0), CT_SCALAR_N * sizeof(float),
+	return ct_device_copy(s->device, slot->down, ct_arena_at(s->grad.scalars, 0), CT_SCALAR_N * sizeof(float),
 			      p->stream);
 }
 
@@ -143,11 +143,11 @@ static enum ct_status post_work(ct_stepper *p, struct step_slot *slot)
 {
 	CT_TRY(ct_net_post_step_args(p->s->net, slot->args));
 	CT_TRY(share_statistics(p, slot));
-	ct_reducer_begin(p->s->reducer, true);
+	ct_reducer_begin(p->s->grad.reducer, true);
 	CT_TRY(p->way->run(p, slot));
 	/* Where posting is doing, the collectives of the gradients are waited for here. Those of the statistics, and of
 	 * synchronized batch norm, are waited for when they are posted. */
-	CT_TRY(ct_reducer_finish(p->s->reducer));
+	CT_TRY(ct_reducer_finish(p->s->grad.reducer));
 	if (p->way->sum)
 		CT_TRY(p->way->sum(p));
 	if (p->s->world.id.world > 1)

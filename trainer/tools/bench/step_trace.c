@@ -197,7 +197,7 @@ static enum ct_status put_names(const struct ct_session *s, struct ct_str *out)
 	CT_TRY(put_name(s, STEPS, "steps", out));
 	CT_TRY(put_name(s, PHASES, "phases", out));
 	CT_TRY(put_name(s, LAYERS, "layers", out));
-	for (int i = 0; i < s->n_buckets && s->world.id.world > 1; i++) {
+	for (int i = 0; i < s->grad.n_buckets && s->world.id.world > 1; i++) {
 		snprintf(name, sizeof(name), "bucket %d", i);
 		CT_TRY(put_name(s, BUCKETS + i, name, out));
 	}
