@@ -181,7 +181,7 @@ static enum ct_status write_file(const struct ct_session *s, const ct_json *repo
 	char *path;
 
 	CT_TRY(ct_json_dump(report, true, &text));
-	CT_TRY_ALLOC(path = ct_path_join(s->run_dir, "nan.json"));
+	CT_TRY_ALLOC(path = ct_path_join(s->run.dir, "nan.json"));
 	ct_str_add(&text, "\n");
 	enum ct_status st = ct_str_status(&text);
 	if (st == CT_OK)
@@ -238,9 +238,9 @@ static enum ct_status explain(const struct ct_session *s, const struct ct_error 
 	if (ids.len > 0 && ct_dataset_info(s->data.train)->kind != CT_SAMPLE_F32)
 		ct_error_hint(
 			"%s; %s/nan.json describes the failure; `ctrain data show %s/config.yaml%s` shows the samples",
-			error->hint, s->run_dir, s->run_dir, ct_str_text(&ids));
+			error->hint, s->run.dir, s->run.dir, ct_str_text(&ids));
 	else
-		ct_error_hint("%s; %s/nan.json describes the failure", error->hint, s->run_dir);
+		ct_error_hint("%s; %s/nan.json describes the failure", error->hint, s->run.dir);
 	ct_str_release(&ids);
 	return error->status;
 }

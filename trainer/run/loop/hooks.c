@@ -103,7 +103,7 @@ static void set_facts(struct args *a, const struct ct_session *s, const char *ev
 	const struct ct_train_state *t = &s->state;
 
 	set(a, "CTRAIN_EVENT=%s", event);
-	set(a, "CTRAIN_RUN_DIR=%s", s->run_dir);
+	set(a, "CTRAIN_RUN_DIR=%s", s->run.dir);
 	set(a, "CTRAIN_RUN_NAME=%s", s->cfg->run.name);
 	set(a, "CTRAIN_EPOCH=%u", t->epoch);
 	set(a, "CTRAIN_STEP=%llu", (unsigned long long)t->step);
@@ -160,7 +160,7 @@ static void run(const struct ct_session *s, ct_metrics_log *metrics, const char 
 		CT_WARN("on.%s: %s", event, ct_error_message());
 		ct_metrics_say(metrics,
 			       "warning: the command of on.%s failed: %s (its output is in %s/log/rank-00000.log)",
-			       event, ct_error_message(), s->run_dir);
+			       event, ct_error_message(), s->run.dir);
 	}
 	log_lines(ct_str_text(&out));
 	for (int i = 0; i < a.n_owned; i++)

@@ -38,7 +38,7 @@ enum ct_status ct_outcome_check(const struct ct_session *s, const struct ct_step
 		half                                ? ", or use precision=bf16"
 		: s->plan.net.reduce_type == CT_F16 ? ", or use dist.reduce_dtype=bf16, which has the range of fp32"
 						    : "",
-		s->run_dir);
+		s->run.dir);
 	return CT_NUMERIC;
 }
 

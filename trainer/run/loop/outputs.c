@@ -31,7 +31,7 @@ static enum ct_status write_config(const struct ct_session *s)
 		ct_str_addf(&text, "# dist.bucket_mib=auto has chosen %g in this run.\n",
 			    (double)s->grad.choice.bytes / (1 << 20));
 	if (st == CT_OK)
-		st = (path = ct_path_join(s->run_dir, "config.yaml")) ? ct_file_replace(path, text.s, text.len)
+		st = (path = ct_path_join(s->run.dir, "config.yaml")) ? ct_file_replace(path, text.s, text.len)
 								      : CT_NOMEM;
 	ct_free(path);
 	ct_str_release(&text);
@@ -54,7 +54,7 @@ static enum ct_status write_classes(const struct ct_session *s)
 	}
 	st = ct_str_status(&text);
 	if (st == CT_OK && text.len > 0)
-		st = (path = ct_path_join(s->run_dir, "classes.txt")) ? ct_file_replace(path, text.s, text.len)
+		st = (path = ct_path_join(s->run.dir, "classes.txt")) ? ct_file_replace(path, text.s, text.len)
 								      : CT_NOMEM;
 	ct_free(path);
 	ct_str_release(&text);
@@ -250,7 +250,7 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 		say_sizes(s, m);
 	if (s->grad.choice.n_times > 0)
 		say_buckets(&s->grad, m);
-	ct_metrics_say(m, "  run     %s%s%s", s->run_dir, s->resumed_from ? ", resumed from " : "",
+	ct_metrics_say(m, "  run     %s%s%s", s->run.dir, s->resumed_from ? ", resumed from " : "",
 		       s->resumed_from ? s->resumed_from : "");
 	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);
 	return CT_OK;
@@ -265,8 +265,8 @@ static enum ct_status check_space(const struct ct_session *s)
 	while (ct_optim_state_name(s->optim, n_states))
 		n_states++;
 	uint64_t bytes = (uint64_t)(1 + n_states + (s->ema ? 1 : 0)) * ct_net_arena_elems(s->net) * sizeof(float);
-	int64_t more = s->cfg->checkpoint.keep_last + s->cfg->checkpoint.best + 1 - ct_checkpoint_count(s->run_dir);
-	return ct_run_dir_check_space(s->run_dir, bytes, more > 1 ? (int)more : 1);
+	int64_t more = s->cfg->checkpoint.keep_last + s->cfg->checkpoint.best + 1 - ct_checkpoint_count(s->run.dir);
+	return ct_run_dir_check_space(s->run.dir, bytes, more > 1 ? (int)more : 1);
 }
 
 /* Compute threads spin while they wait, so training is many times slower if there are more threads than CPUs. */
@@ -286,10 +286,10 @@ enum ct_status ct_outputs_open(struct ct_session *s, ct_metrics_log **m)
 	CT_TRY(check_space(s));
 	CT_TRY(write_config(s));
 	CT_TRY(write_classes(s));
-	CT_TRY(ct_nan_report_remove(s->run_dir));
-	CT_TRY(ct_metrics_open(s->run_dir, s->state.step, s->cfg->log.tensorboard, s->console, m));
+	CT_TRY(ct_nan_report_remove(s->run.dir));
+	CT_TRY(ct_metrics_open(s->run.dir, s->state.step, s->cfg->log.tensorboard, s->console, m));
 	if (ct_metrics_has_board(*m))
-		CT_TRY(ct_metrics_hparams(*m, s->config_lines));
+		CT_TRY(ct_metrics_hparams(*m, s->run.config_lines));
 	if (getenv(CT_ENV_RESTART_LINE))
 		CT_TRY(ct_metrics_restart(*m, getenv(CT_ENV_RESTART_LINE), s->state.step));
 	CT_TRY(ct_metrics_run(*m, run_fields(s)));

@@ -18,24 +18,24 @@
 static enum ct_status find(struct ct_session *s, char **path)
 {
 	/* After a restart, training continues from what this job has saved. Otherwise it begins as the job began. */
-	const bool saved = s->saves_before >= 0 && ct_checkpoint_newest_save(s->run_dir) > (uint64_t)s->saves_before;
+	const bool saved = s->saves_before >= 0 && ct_checkpoint_newest_save(s->run.dir) > (uint64_t)s->saves_before;
 	const char *how = saved ? "auto" : s->cfg->train.resume;
 
 	*path = NULL;
 	if (strcmp(how, "never") == 0)
 		return CT_OK;
 	if (strcmp(how, "auto") != 0 && strcmp(how, "must") != 0) {
-		CT_TRY(ct_checkpoint_resolve(s->run_dir, how, path));
+		CT_TRY(ct_checkpoint_resolve(s->run.dir, how, path));
 		return ct_checkpoint_verify(*path);
 	}
-	CT_TRY(ct_checkpoint_find(s->run_dir, path));
-	if (!*path && ct_checkpoint_count(s->run_dir) > 0) {
+	CT_TRY(ct_checkpoint_find(s->run.dir, path));
+	if (!*path && ct_checkpoint_count(s->run.dir) > 0) {
 		CT_FAIL(CT_DATA, "none of the %d checkpoints in %s is valid (the log gives the reason for each)",
-			ct_checkpoint_count(s->run_dir), s->run_dir);
+			ct_checkpoint_count(s->run.dir), s->run.dir);
 		return ct_error_hint("train.resume=never renames the directory of this run and starts from scratch");
 	}
 	if (!*path && strcmp(how, "must") == 0) {
-		CT_FAIL(CT_NOT_FOUND, "train.resume=must, but %s contains no valid checkpoint", s->run_dir);
+		CT_FAIL(CT_NOT_FOUND, "train.resume=must, but %s contains no valid checkpoint", s->run.dir);
 		return ct_error_hint("use train.resume=auto to start from scratch if there is no checkpoint");
 	}
 	return CT_OK;
@@ -99,11 +99,11 @@ static enum ct_status check_same(const struct ct_session *s, const char *path, c
 	bool other_batch = false, other_length = false;
 
 	if (strcmp(st->config_digest, s->state.config_digest) != 0) {
-		list_differences(lines, s->config_lines, &diff, &other_length);
+		list_differences(lines, s->run.config_lines, &diff, &other_length);
 		/* If all common keys are equal, another version of ctrain has saved the checkpoint. */
 		if (!diff.len) {
-			list_missing(lines, s->config_lines, "only in the checkpoint", &diff);
-			list_missing(s->config_lines, lines, "only in this config", &diff);
+			list_missing(lines, s->run.config_lines, "only in the checkpoint", &diff);
+			list_missing(s->run.config_lines, lines, "only in this config", &diff);
 		}
 		what = "config";
 	} else if (strcmp(st->graph_digest, s->state.graph_digest) != 0) {

@@ -38,7 +38,7 @@ enum ct_status ct_summary_write(const struct ct_session *s, const struct ct_mete
 	const struct ct_interval *all = &meter->run;
 	double rate = all->images > 0 ? (double)all->images / ct_meter_seconds(meter, all) : 0;
 	char *last = NULL;
-	CT_TRY_ALLOC(last = ct_path_join(s->run_dir, "checkpoints/last"));
+	CT_TRY_ALLOC(last = ct_path_join(s->run.dir, "checkpoints/last"));
 	const struct ct_step_times *t = &all->times;
 	struct ct_run_summary sum = {.status = status,
 				     .step = s->state.step,

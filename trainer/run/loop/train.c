@@ -86,10 +86,10 @@ static void report_progress(struct loop *l, const char *phase)
 
 /* Checks that the run directory still belongs to this run and still contains the rank's log file. Called before new
  * files are written. */
-static enum ct_status check_run_dir(const struct ct_session *s)
+static enum ct_status check_run_dir(const struct ct_session_run *run)
 {
 	CT_TRY(ct_log_check());
-	return s->lock ? ct_run_lock_check(s->lock) : CT_OK;
+	return run->lock ? ct_run_lock_check(run->lock) : CT_OK;
 }
 
 /* If the directory was removed during a save, reports that cause instead of the file that could not be written. */
@@ -98,7 +98,7 @@ static enum ct_status explain_save(const struct ct_session *s)
 	struct ct_error e;
 
 	ct_error_save(&e);
-	if (e.status == CT_IO && check_run_dir(s) < 0)
+	if (e.status == CT_IO && check_run_dir(&s->run) < 0)
 		return CT_IO;
 	return ct_error_restore(&e);
 }
@@ -146,7 +146,7 @@ static enum ct_status log_step(struct loop *l, const struct ct_step_result *r)
 	m.other_ms = fmax(0, (total * 1e9 - known) * k);
 	if (l->metrics)
 		note_shares(l, &m);
-	CT_TRY(check_run_dir(l->s));
+	CT_TRY(check_run_dir(&l->s->run));
 	if (l->metrics)
 		CT_TRY(ct_metrics_step(l->metrics, &m));
 	ct_meter_restart(&l->meter, &l->meter.window);
@@ -179,7 +179,7 @@ static enum ct_status save(struct loop *l, bool best)
 	int64_t t0 = ct_now_ns();
 
 	l->last_save_ns = t0;
-	CT_TRY(check_run_dir(s));
+	CT_TRY(check_run_dir(&s->run));
 	if (!l->writer)
 		return s->pipe ? ct_pipeline_gather(s->pipe, s->net, s->optim, s->ema, &l->whole) : CT_OK;
 	ct_session_phase(s, "saving", s->state.step);
@@ -193,8 +193,8 @@ static enum ct_status save(struct loop *l, bool best)
 					   .optim = s->optim,
 					   .ema = s->ema,
 					   .state = &s->state,
-					   .config_lines = s->config_lines,
-					   .description = s->description,
+					   .config_lines = s->run.config_lines,
+					   .description = s->run.description,
 					   .guard = &l->guard,
 					   .threads = ct_plan_threads(s->cfg, ct_session_local_world(s))};
 	s->state.optim_steps = ct_optim_steps(s->optim);
@@ -447,7 +447,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 	struct loop l = {.s = s,
 			 .metrics = metrics,
 			 .signals = signals,
-			 .guard = {.check = check_lock, .user = s->lock},
+			 .guard = {.check = check_lock, .user = s->run.lock},
 			 .eval = {.s = s, .metrics = metrics}};
 	enum ct_status st;
 
@@ -455,7 +455,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
 	if (ct_session_is_root(s))
-		CT_TRY(ct_checkpoint_writer_create(s->run_dir, (int)s->cfg->checkpoint.keep_last, &l.writer));
+		CT_TRY(ct_checkpoint_writer_create(s->run.dir, (int)s->cfg->checkpoint.keep_last, &l.writer));
 	st = ct_stepper_create(s, &l.stepper);
 	if (st == CT_OK)
 		st = ct_replica_check_create(s, &l.check);

@@ -79,7 +79,7 @@ void ct_train_eval_write(const struct ct_train_eval *e)
 
 	if (!e->metrics || e->best.n == 0)
 		return;
-	if (!(dir = ct_path_join(e->s->run_dir, "eval")) ||
+	if (!(dir = ct_path_join(e->s->run.dir, "eval")) ||
 	    ct_eval_files_write(dir, &e->best, e->s->data.val, NULL) < 0) {
 		CT_WARN("cannot write the predictions of the evaluation: %s", ct_error_message());
 		ct_error_clear();

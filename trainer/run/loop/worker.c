@@ -136,7 +136,7 @@ static enum ct_status name_flight_file(const struct ct_session *s)
 
 	if (!s->watchdog)
 		return CT_OK;
-	CT_TRY_ALLOC(path = ct_strfmt("%s/log/flight-%05d.json", s->run_dir, s->world.id.rank));
+	CT_TRY_ALLOC(path = ct_strfmt("%s/log/flight-%05d.json", s->run.dir, s->world.id.rank));
 	(void)unlink(path);
 	ct_watchdog_flight_file(s->watchdog, path);
 	ct_free(path);
@@ -152,7 +152,7 @@ static void write_report(const struct ct_session *s, ct_metrics_log *metrics, ct
 
 	ct_error_save(&keep);
 	ct_image_source_set(&data, s->cfg, &s->plan, s->data.train, s->data.val);
-	if (write(s->run_dir, &data, &path) == CT_OK)
+	if (write(s->run.dir, &data, &path) == CT_OK)
 		ct_metrics_say(metrics, "  report        %s", path);
 	else
 		CT_WARN("cannot write the report of the run: %s", ct_error_message());
@@ -177,7 +177,7 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 		ct_console_destroy(console);
 		return st;
 	}
-	s.lock = lock;
+	s.run.lock = lock;
 	s.steps = steps;
 	s.saves_before = lock ? ct_run_lock_saves_before(lock) : -1;
 	if (s.saves_before < 0)

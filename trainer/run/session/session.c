@@ -189,12 +189,12 @@ enum ct_status ct_session_resize(struct ct_session *s, struct ct_shape input)
 
 static enum ct_status name_run(struct ct_session *s)
 {
-	CT_TRY_ALLOC(s->run_dir = ct_plan_run_dir(s->cfg));
+	CT_TRY_ALLOC(s->run.dir = ct_plan_run_dir(s->cfg));
 	struct ct_str lines = {0};
 	CT_TRY(ct_config_lines(s->cfg, &lines));
-	s->config_lines = ct_strdup(ct_str_text(&lines));
+	s->run.config_lines = ct_strdup(ct_str_text(&lines));
 	ct_str_release(&lines);
-	if (!s->config_lines)
+	if (!s->run.config_lines)
 		return CT_NOMEM;
 	return ct_config_digest(s->cfg, s->state.config_digest);
 }
@@ -204,7 +204,7 @@ static enum ct_status describe(struct ct_session *s)
 	struct ct_str text = {0};
 	enum ct_status st = ct_plan_describe_data(s->cfg, s->data.train, &s->plan, &text);
 
-	s->description = text.s;
+	s->run.description = text.s;
 	return st;
 }
 
@@ -329,9 +329,9 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_world_leave(&s->world, failed);
 	ct_free(s->resumed_from);
 	ct_free(s->data.class_weights);
-	ct_free(s->config_lines);
-	ct_free(s->description);
-	ct_free(s->run_dir);
+	ct_free(s->run.config_lines);
+	ct_free(s->run.description);
+	ct_free(s->run.dir);
 	memset(s, 0, sizeof(*s));
 	if (keep.status < 0)
 		(void)ct_error_restore(&keep);

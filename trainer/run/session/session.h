@@ -12,6 +12,14 @@
 #include "trainer/run/pipeline/pipeline.h"
 #include "trainer/run/session/session_grad.h"
 
+/* The run directory and the strings that are stored there. The session owns the strings. */
+struct ct_session_run {
+	char *dir;
+	char *config_lines; /* ct_config_lines, for checkpoints */
+	char *description;  /* of the model, for checkpoints; NULL on ranks that do not save, and without training */
+	const struct ct_run_lock *lock; /* of dir, borrowed; NULL: not training, or another rank holds it */
+};
+
 /* The data. The session owns all of it. */
 struct ct_session_data {
 	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
@@ -44,11 +52,7 @@ static inline const ct_graph *ct_session_eval_graph(const struct ct_session_mode
 struct ct_session {
 	const struct ct_config *cfg;
 	struct ct_run_plan plan;
-	char *run_dir;
-	char *config_lines;
-	char *description; /* of the model, for checkpoints; NULL on ranks that do not save, and without training */
-	const struct ct_run_lock
-		*lock; /* lock of the run directory, borrowed; NULL: not training, or another rank holds it */
+	struct ct_session_run run;
 	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1:
 	 * no restart. */
 	int64_t saves_before;

@@ -104,7 +104,7 @@ static enum ct_status join(struct ct_session *s, const struct ct_identity *id)
 {
 	const struct ct_config *c = s->cfg;
 	struct ct_world_opts wo = {.run_id = ct_plan_run_id(c, id->run_id),
-				   .run_dir = s->run_dir,
+				   .run_dir = s->run.dir,
 				   .open_network = c->dist.open_network,
 				   .ports = ct_plan_port_range(c),
 				   .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9)};
@@ -115,7 +115,7 @@ static enum ct_status join(struct ct_session *s, const struct ct_identity *id)
 	if (id->world > 1)
 		CT_TRY(ct_watchdog_start(&s->world, &s->watchdog));
 	if (s->joined)
-		CT_TRY(s->joined(s->run_dir, &s->world.id));
+		CT_TRY(s->joined(s->run.dir, &s->world.id));
 	ct_failpoint("startup");
 	return agree_on_config(s);
 }

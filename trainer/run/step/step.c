@@ -225,7 +225,7 @@ static enum ct_status check_bad(const ct_stepper *p, uint64_t bad)
 		(unsigned long long)bad, (unsigned long long)s->plan.max_bad);
 	return ct_error_hint(
 		"%s/log names each of them; run `ctrain data check` to list all of them, or raise data.max_bad",
-		s->run_dir);
+		s->run.dir);
 }
 
 /* Posts the work of the gathered steps. The next step is the first one of a group. */
