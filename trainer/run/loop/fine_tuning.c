@@ -33,13 +33,18 @@ static void say_trained(const struct ct_session *s, ct_metrics_log *m)
 	ct_str_release(&text);
 }
 
+static void say_weights(const struct ct_weights_report *w, ct_metrics_log *m)
+{
+	if (w->doubtful) /* a warning has said it */
+		ct_metrics_say(m, "  weights warning: only %d of the model's %d tensors were loaded: see above",
+			       w->loaded, w->n);
+	else if (w->text[0])
+		ct_metrics_say(m, "  weights %s", w->text);
+}
+
 void ct_fine_tuning_say(const struct ct_session *s, ct_metrics_log *m)
 {
-	if (s->weights.doubtful) /* a warning has said it */
-		ct_metrics_say(m, "  weights warning: only %d of the model's %d tensors were loaded: see above",
-			       s->weights.loaded, s->weights.n);
-	else if (s->weights.text[0])
-		ct_metrics_say(m, "  weights %s", s->weights.text);
+	say_weights(&s->start.weights, m);
 	if (s->cfg->model.freeze.n > 0 || s->cfg->optim.lr_factors.n > 0)
 		say_trained(s, m);
 }

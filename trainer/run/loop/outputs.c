@@ -250,9 +250,10 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 		say_sizes(s, m);
 	if (s->grad.choice.n_times > 0)
 		say_buckets(&s->grad, m);
-	ct_metrics_say(m, "  run     %s%s%s", s->run.dir, s->resumed_from ? ", resumed from " : "",
-		       s->resumed_from ? s->resumed_from : "");
-	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->join_s, s->data_s, s->compile_s);
+	ct_metrics_say(m, "  run     %s%s%s", s->run.dir, s->start.resumed_from ? ", resumed from " : "",
+		       s->start.resumed_from ? s->start.resumed_from : "");
+	CT_INFO("start: joined in %.3f s, data in %.3f s, compiled in %.3f s", s->start.join_s, s->start.data_s,
+		s->start.compile_s);
 	return CT_OK;
 }
 
@@ -287,7 +288,7 @@ enum ct_status ct_outputs_open(struct ct_session *s, ct_metrics_log **m)
 	CT_TRY(write_config(s));
 	CT_TRY(write_classes(s));
 	CT_TRY(ct_nan_report_remove(s->run.dir));
-	CT_TRY(ct_metrics_open(s->run.dir, s->state.step, s->cfg->log.tensorboard, s->console, m));
+	CT_TRY(ct_metrics_open(s->run.dir, s->state.step, s->cfg->log.tensorboard, s->start.console, m));
 	if (ct_metrics_has_board(*m))
 		CT_TRY(ct_metrics_hparams(*m, s->run.config_lines));
 	if (getenv(CT_ENV_RESTART_LINE))

@@ -18,7 +18,8 @@
 static enum ct_status find(struct ct_session *s, char **path)
 {
 	/* After a restart, training continues from what this job has saved. Otherwise it begins as the job began. */
-	const bool saved = s->saves_before >= 0 && ct_checkpoint_newest_save(s->run.dir) > (uint64_t)s->saves_before;
+	const bool saved =
+		s->start.saves_before >= 0 && ct_checkpoint_newest_save(s->run.dir) > (uint64_t)s->start.saves_before;
 	const char *how = saved ? "auto" : s->cfg->train.resume;
 
 	*path = NULL;
@@ -143,7 +144,7 @@ static enum ct_status load_weights(struct ct_session *s)
 	if (!path[0])
 		return CT_OK;
 	if (ct_model_weights_load(path, s->net, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING,
-				  &s->weights) < 0)
+				  &s->start.weights) < 0)
 		return ct_error_wrap("model.weights");
 	return CT_OK;
 }
@@ -154,8 +155,9 @@ static enum ct_status load_weights_whole(struct ct_session *s, struct ct_whole *
 {
 	const char *path = s->cfg->model.weights;
 
-	if (path[0] && ct_model_weights_load_whole(
-			       path, w, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING, &s->weights) < 0)
+	if (path[0] &&
+	    ct_model_weights_load_whole(path, w, s->cfg->model.strict ? CT_WEIGHTS_STRICT : CT_WEIGHTS_FITTING,
+					&s->start.weights) < 0)
 		return ct_error_wrap("model.weights");
 	return CT_OK;
 }
@@ -185,12 +187,12 @@ static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st,
 		rc = load_values(s, NULL, w);
 		goto out;
 	}
-	ct_console_stage(s->console, "reading checkpoint %s", path);
+	ct_console_stage(s->start.console, "reading checkpoint %s", path);
 	CT_TRY_GOTO(ct_checkpoint_load_state(path, st, &lines), rc, out);
 	CT_TRY_GOTO(check_same(s, path, st, lines), rc, out);
 	CT_TRY_GOTO(load_values(s, path, w), rc, out);
 	*found = true;
-	s->resumed_from = path;
+	s->start.resumed_from = path;
 	path = NULL;
 out:
 	ct_free(lines);
@@ -238,7 +240,8 @@ static enum ct_status resume(struct ct_session *s, struct ct_whole *w)
 			CT_TRY(ct_optim_set_loss_scale(s->optim, s->state.loss_scale, s->state.loss_scale_steps,
 						       s->state.skipped_updates));
 		if (ct_session_is_root(s))
-			CT_INFO("resuming from %s (step %llu)", s->resumed_from, (unsigned long long)s->state.step);
+			CT_INFO("resuming from %s (step %llu)", s->start.resumed_from,
+				(unsigned long long)s->state.step);
 	}
 	if (s->pipe && (msg.found || weights))
 		CT_TRY(ct_pipeline_scatter(s->pipe, s->net, s->optim, s->ema, w));

@@ -164,14 +164,14 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 			    struct ct_step_count *steps, int signals, struct ct_stop_guard *guard,
 			    ct_report_writer *report)
 {
-	struct ct_session s = {.joined = begins_files_late(cfg, id) ? begin_files : NULL};
+	struct ct_session s = {.start.joined = begins_files_late(cfg, id) ? begin_files : NULL};
 	ct_metrics_log *metrics = NULL;
 	const char *end = NULL;
 	int64_t start = ct_env_i64(CT_ENV_START_NS, ct_process_start_ns());
 
 	if (id->rank == 0)
-		CT_TRY(ct_console_create(cfg->log.console, &s.console));
-	ct_console *console = s.console; /* a failed session is zero */
+		CT_TRY(ct_console_create(cfg->log.console, &s.start.console));
+	ct_console *console = s.start.console; /* a failed session is zero */
 	enum ct_status st = ct_session_create(cfg, id, true, &s);
 	if (st < 0) {
 		ct_console_destroy(console);
@@ -179,9 +179,9 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	}
 	s.run.lock = lock;
 	s.steps = steps;
-	s.saves_before = lock ? ct_run_lock_saves_before(lock) : -1;
-	if (s.saves_before < 0)
-		s.saves_before = ct_env_i64(CT_ENV_SAVES_BEFORE, -1);
+	s.start.saves_before = lock ? ct_run_lock_saves_before(lock) : -1;
+	if (s.start.saves_before < 0)
+		s.start.saves_before = ct_env_i64(CT_ENV_SAVES_BEFORE, -1);
 	st = name_flight_file(&s);
 	if (st == CT_OK)
 		st = ct_resume(&s);

@@ -99,17 +99,17 @@ static enum ct_status sum_statistics(void *user, double *v, size_t n, ct_stream 
 
 static void show_tuning(void *user, size_t done, size_t total)
 {
-	struct ct_session *s = user;
+	const struct ct_session_start *start = user;
 
-	if (!s->compiled)
-		ct_console_count(s->console, "tuning convolutions", done, total);
+	if (!start->compiled)
+		ct_console_count(start->console, "tuning convolutions", done, total);
 }
 
 static void show_compiling(const struct ct_session *s)
 {
 	const struct ct_run_plan *p = &s->plan;
 
-	ct_console_stage(s->console, "compiling %s for %ux%dx%dx%d", ct_config_choice(s->cfg, "model.name"),
+	ct_console_stage(s->start.console, "compiling %s for %ux%dx%dx%d", ct_config_choice(s->cfg, "model.name"),
 			 p->micro_rows, p->input.c, p->input.h, p->input.w);
 }
 
@@ -132,7 +132,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 	}
 	if (train && ct_session_is_root(s)) {
 		s->plan.net.tuning = show_tuning;
-		s->plan.net.tuning_user = s;
+		s->plan.net.tuning_user = &s->start;
 	}
 	if (train)
 		show_compiling(s);
@@ -168,7 +168,7 @@ static enum ct_status build_training(struct ct_session *s)
 	if (s->pipe)
 		CT_TRY(ct_pipeline_reserve(s->pipe, s->model.graph, (int)s->plan.micro_rows));
 	const enum ct_status st = ct_program_create(s->net, (int)s->plan.micro_rows, CT_TRAIN, &s->model.full);
-	s->compiled = true;
+	s->start.compiled = true;
 	return st;
 }
 
@@ -235,16 +235,16 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	enum ct_status st;
 	int64_t t0 = ct_now_ns();
 
-	*s = (struct ct_session){.cfg = cfg, .console = out->console, .joined = out->joined};
-	ct_console_stage(s->console, "reading data: %s%s%s", ct_config_choice(cfg, "data.name"),
+	*s = (struct ct_session){.cfg = cfg, .start = {.console = out->start.console, .joined = out->start.joined}};
+	ct_console_stage(s->start.console, "reading data: %s%s%s", ct_config_choice(cfg, "data.name"),
 			 cfg->data.dir[0] ? " in " : "", cfg->data.dir);
 	CT_TRY_GOTO(name_run(s), st, fail);
 	CT_TRY_GOTO(ct_data_opening_start(&data, cfg, !train, id && id->local_rank > 0), st, fail);
 	CT_TRY_GOTO(ct__session_open_world(s, id), st, fail_data);
-	s->join_s = ct_seconds_since(t0);
+	s->start.join_s = ct_seconds_since(t0);
 	CT_TRY_GOTO(open_engine(s), st, fail_data);
 	CT_TRY_GOTO(ct_data_opening_finish(&data, &s->data.train, &s->data.val), st, fail);
-	s->data_s = data.seconds;
+	s->start.data_s = data.seconds;
 	ct_box_phase("compiling");
 	t0 = ct_now_ns();
 	CT_TRY_GOTO(build_model(s, train), st, fail);
@@ -256,7 +256,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 		CT_TRY_GOTO(build_training(s), st, fail);
 	if (train && ct_session_is_root(s))
 		CT_TRY_GOTO(describe(s), st, fail);
-	s->compile_s = ct_seconds_since(t0);
+	s->start.compile_s = ct_seconds_since(t0);
 	return CT_OK;
 
 fail_data:
@@ -327,7 +327,7 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_device_close(s->device);
 	ct_watchdog_stop(s->watchdog);
 	ct_world_leave(&s->world, failed);
-	ct_free(s->resumed_from);
+	ct_free(s->start.resumed_from);
 	ct_free(s->data.class_weights);
 	ct_free(s->run.config_lines);
 	ct_free(s->run.description);

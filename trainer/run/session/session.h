@@ -20,6 +20,20 @@ struct ct_session_run {
 	const struct ct_run_lock *lock; /* of dir, borrowed; NULL: not training, or another rank holds it */
 };
 
+/* What happens before training begins, and from what it begins. */
+struct ct_session_start {
+	/* Called when all ranks have joined; NULL: nothing is called. */
+	enum ct_status (*joined)(const char *run_dir, const struct ct_identity *id);
+	ct_console *console; /* borrowed: shows what is done; NULL: not shown */
+	bool compiled;       /* the first program has been compiled */
+	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1:
+	 * no restart. */
+	int64_t saves_before;
+	char *resumed_from;               /* checkpoint directory, owned, or NULL */
+	struct ct_weights_report weights; /* rank 0: what was loaded from model.weights */
+	double join_s, data_s, compile_s; /* durations of the phases, for the log */
+};
+
 /* The data. The session owns all of it. */
 struct ct_session_data {
 	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
@@ -53,12 +67,8 @@ struct ct_session {
 	const struct ct_config *cfg;
 	struct ct_run_plan plan;
 	struct ct_session_run run;
-	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1:
-	 * no restart. */
-	int64_t saves_before;
+	struct ct_session_start start;
 	struct ct_step_count *steps; /* of this rank, for the launcher; NULL: there is none */
-	/* Called when all ranks have joined; NULL: nothing is called. */
-	enum ct_status (*joined)(const char *run_dir, const struct ct_identity *id);
 	struct ct_world world;
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_device *device;
@@ -76,20 +86,15 @@ struct ct_session {
 	ct_optim *optim;
 	ct_ema *ema;                 /* NULL: off */
 	struct ct_step_clock *clock; /* of the step that is being posted; NULL: none */
-	ct_console *console;         /* shows what is done before training begins; NULL: not shown */
-	bool compiled;               /* the first program has been compiled */
 	struct ct_train_state state;
-	char *resumed_from;               /* checkpoint directory, or NULL */
-	struct ct_weights_report weights; /* rank 0: what was loaded from model.weights */
-	double join_s, data_s, compile_s; /* durations of the startup phases, for the log */
 };
 
 /* Joins the world of `id`, opens the data, compiles the model, and checks that all ranks have the same config, graph,
  * data and layout. If id is NULL, the world is this process alone (for `ctrain eval` and benchmarks). If train is
  * false, only the evaluation data is opened, and no gradients, optimizer or reducer are created. The weights have their
  * initial values until ct_resume (trainer/run/loop/resume.h) is called. Borrows cfg. On failure, releases everything
- * and reports the failure to the other ranks. Before the call, *out must be zero, except for `console` and `joined`,
- * which may be set. */
+ * and reports the failure to the other ranks. Before the call, *out must be zero, except for `start.console` and
+ * `start.joined`, which may be set. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out) CT_MUST_CHECK;
 /* If failed is true, reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be

@@ -114,8 +114,8 @@ static enum ct_status join(struct ct_session *s, const struct ct_identity *id)
 	CT_TRY(ct_world_join(id, &wo, &s->world));
 	if (id->world > 1)
 		CT_TRY(ct_watchdog_start(&s->world, &s->watchdog));
-	if (s->joined)
-		CT_TRY(s->joined(s->run.dir, &s->world.id));
+	if (s->start.joined)
+		CT_TRY(s->start.joined(s->run.dir, &s->world.id));
 	ct_failpoint("startup");
 	return agree_on_config(s);
 }

@@ -95,7 +95,7 @@ static enum ct_status bench_loader(struct ct_session *s, int64_t steps)
 	ct_json_set_i64(j, "threads", lo.n_threads);
 	ct_json_set_i64(j, "images", (int64_t)images);
 	ct_json_set_i64(j, "checksum", (int64_t)sum);
-	ct_json_set_f64(j, "open_seconds", s->data_s);
+	ct_json_set_f64(j, "open_seconds", s->start.data_s);
 	ct_json_set_f64(j, "images_per_sec", (double)images / seconds);
 	return ct_print_json(j, false);
 }
