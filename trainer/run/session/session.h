@@ -1,5 +1,7 @@
 /* The complete state of a worker: world, device, data, graph, engine, net, communicator, reducer and optimizer. They
- * are created and destroyed together. The training loop, evaluation and the benchmarks borrow them from the session. */
+ * are created and destroyed together. The training loop, evaluation and the benchmarks borrow them from the session.
+ * Fields that are used together are in a struct ct_session_*, and a function that needs only one of these takes it
+ * instead of the session. */
 #ifndef CT_TRAINER_RUN_SESSION_SESSION_H
 #define CT_TRAINER_RUN_SESSION_SESSION_H
 
@@ -63,6 +65,8 @@ static inline const ct_graph *ct_session_eval_graph(const struct ct_session_mode
 	return m->val_graph ? m->val_graph : m->graph;
 }
 
+/* The session owns what ct_session_create has created, and borrows everything else. The fields are, in this order: the
+ * config and what is derived from it; the run; the ranks; the device and its engine; what is trained on them. */
 struct ct_session {
 	const struct ct_config *cfg;
 	struct ct_run_plan plan;
@@ -71,17 +75,17 @@ struct ct_session {
 	struct ct_step_count *steps; /* of this rank, for the launcher; NULL: there is none */
 	struct ct_world world;
 	ct_watchdog *watchdog; /* NULL in a world of one */
-	ct_device *device;
-	struct ct_session_data data;
-	struct ct_session_model model;
-	ct_engine *engine;
 	ct_comm *comm;
-	struct ct_pipeline *pipe; /* NULL: this rank has the complete model */
 	ct_comm *group; /* the ranks that have the same parameters, over which gradients are summed: comm, or those of a
 			   stage */
-	ct_net *net;
 	ct_comm *norm_comm; /* for synchronized batch norm if it uses another stream than the buckets; NULL: group is
 			       used */
+	struct ct_pipeline *pipe; /* NULL: this rank has the complete model */
+	ct_device *device;
+	ct_engine *engine;
+	struct ct_session_data data;
+	struct ct_session_model model;
+	ct_net *net;
 	struct ct_session_grad grad;
 	ct_optim *optim;
 	ct_ema *ema;                 /* NULL: off */
