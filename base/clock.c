@@ -1,3 +1,9 @@
+/* The clock is CLOCK_MONOTONIC less the time for which it was halted. Its complete state is one 64-bit atomic number,
+ * which the processes of a job share, so that a reader never sees a half-changed state and needs no lock. If the number
+ * is not negative, the clock runs, and the number is how far it is behind CLOCK_MONOTONIC. If it is negative, the clock
+ * is halted at the time -number - 1. Halting and resuming are not atomic, which is why only one thread of one process
+ * may call them. Every deadline in ctrain is a time on this clock; code that waits with the system's clock has to add
+ * ct_clock_halted_ns, and to look again after the wait (ct_cond_wait_until). */
 #include "base/clock.h"
 
 #include <errno.h>
@@ -19,9 +25,8 @@ static int64_t read_clock(clockid_t id)
 	return (int64_t)ts.tv_sec * CT_SEC + ts.tv_nsec;
 }
 
-/* *shared >= 0: the clock runs, and *shared is how far it is behind CLOCK_MONOTONIC. *shared < 0: the clock is halted
- * at the time -*shared - 1. Several processes map this memory. The pointer itself belongs to one process, which sets it
- * before it starts threads. */
+/* The state of the clock, which several processes map. The pointer itself belongs to one process, which sets it before
+ * it starts threads. NULL: the clock is never halted. */
 static _Atomic int64_t *shared;
 
 int64_t ct_now_ns(void)

@@ -1,4 +1,7 @@
-/* Directories of base/file.h. */
+/* Directories of base/file.h. A directory tree is removed through descriptors that are opened relative to each other
+ * and without following links: if someone replaces a directory with a link in the meantime, nothing outside of the tree
+ * is removed. Entries that another process removes first are not errors. Each level keeps a descriptor open, so the
+ * depth is limited. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -57,8 +60,7 @@ static bool is_dots(const char *name)
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Removes everything in the directory that is open as `fd`, and closes fd. It uses descriptors instead of paths, so
- * that no one can replace a directory with a link in the meantime. */
+/* Removes everything in the directory that is open as `fd`, and closes fd. */
 static enum ct_status remove_entries(int fd, const char *path, int depth)
 {
 	enum ct_status st = CT_OK;

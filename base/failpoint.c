@@ -1,3 +1,7 @@
+/* The failpoint is set once, before the first call is counted, and then only the counter changes, so the check in
+ * ordinary runs is one relaxed load. The thread that decrements the counter from 1 sends the signal; the counter then
+ * stays at or below 0 and never returns to 1. ct_failpoint_arm also reads the environment first, so that a later first
+ * call of ct_failpoint does not replace what it has set. */
 #include "base/failpoint.h"
 
 #include <pthread.h>

@@ -1,3 +1,8 @@
+/* Files are opened without blocking, so that a FIFO or a device cannot stop the program, and are then checked by their
+ * descriptor, not by their path, which might name another file by then. errno is stored before another call can change
+ * it. The size of a file is only a hint: ct_file_read reads until the end, since files in /proc have size 0 and others
+ * grow meanwhile. Locks are taken by polling, because flock has no deadline. dir.c contains the functions for
+ * directories, and file_replace.c those that replace files. */
 #include "base/file.h"
 
 #include <errno.h>

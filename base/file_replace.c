@@ -1,4 +1,8 @@
-/* Files that are written under a temporary name and then renamed. */
+/* Files that are written under a temporary name and then renamed. The order of the steps makes a crash harmless: the
+ * data is synced before the rename, so the new name never refers to an incomplete file, and the directory is synced
+ * after it, so the new name survives. The temporary file is in the same directory, since rename works only within a
+ * file system, and is removed after every error. Its name contains the process id and the time, so that several
+ * processes may replace the same file; the last rename wins. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

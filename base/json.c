@@ -1,3 +1,11 @@
+/* A ct_json is a jansson json_t; `struct ct_json` is never defined. Depth and number of values are limited by a scan
+ * before jansson parses the text. The scan only has to recognize strings, since jansson rejects everything that is
+ * invalid.
+ *
+ * If a builder runs out of memory, ct_json_dump must report it, but there may be no memory to record the failure.
+ * Therefore the builder marks the container by taking a second reference to it. All other values have one owner and a
+ * reference count of one. A parent takes over the mark of a value, so only the root needs to be looked at. Values are
+ * printed here and not by jansson, because of the form of numbers and of strings that are not valid UTF-8. */
 #include "base/json.h"
 
 #include <jansson.h>
@@ -10,12 +18,6 @@
 #define MAX_BYTES ((size_t)64 << 20)
 #define MAX_DEPTH 64
 #define MAX_VALUES 1000000
-
-/* A ct_json is a jansson json_t; `struct ct_json` is never defined.
- *
- * If a builder runs out of memory, ct_json_dump must report it, but there may be no memory to record the failure.
- * Therefore the builder marks the container by taking a second reference to it. All other values have one owner and a
- * reference count of one. */
 
 static pthread_once_t hooks_once = PTHREAD_ONCE_INIT;
 static _Thread_local bool hook_failed; /* jansson does not always report that it ran out of memory */

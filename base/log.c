@@ -1,3 +1,9 @@
+/* A line is formatted on the stack and written while the lock is held, so lines of several threads do not mix, and
+ * logging in a training step allocates nothing. Whether a line is enabled is first decided by `loudest`, the most
+ * verbose level of all rules, which is read without the lock: a disabled debug line costs one load. New levels are
+ * parsed completely before they replace the old ones. Lines for the terminal go through base/output.h, which does not
+ * block a run; lines for the log file are written directly. Messages are escaped here, once, so callers may log names
+ * from files. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -29,7 +35,7 @@ struct levels {
 	} rules[MAX_RULES];
 };
 
-/* The program's only mutable global: log levels and destinations. */
+/* Log levels and destinations. */
 static struct {
 	pthread_mutex_t lock;
 	_Atomic int loudest; /* most verbose level of all rules; read without the lock */
@@ -244,7 +250,7 @@ void ct_log_off_terminal(bool off)
 	off_terminal = off;
 }
 
-/* Uses only the stack, so that logging in a training step allocates nothing. Preserves errno. */
+/* Preserves errno. */
 static void CT_PRINTF(4, 0)
 	write_log(enum ct_log_level level, const char *component, bool terminal, const char *fmt, va_list ap)
 {

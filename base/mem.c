@@ -1,3 +1,7 @@
+/* All heap memory of the program passes through this file, which makes three promises possible: sizes are checked for
+ * overflow before they are used, every failure leaves a message, and each allocation is counted, so that tests can
+ * check that a training step makes none, or let the n-th one fail. Large blocks request transparent huge pages, which
+ * spare the processor most of its address translation, and are therefore aligned to one. */
 #include "base/mem.h"
 
 #include <stdatomic.h>

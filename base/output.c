@@ -1,3 +1,11 @@
+/* Whether a write waits is a property of the open file description (O_NONBLOCK), which other processes may share. So a
+ * pipe or a terminal is opened again through /proc/self/fd, which gives a description that belongs to this process; if
+ * that fails, it is polled before each write. A socket is written with MSG_DONTWAIT.
+ *
+ * A channel keeps up to 64 KiB that its reader has not accepted. Once a line has been dropped, all further ones are
+ * dropped until the kept ones are written, and then one line reports how many are missing; so the gap is at one place
+ * and is visible. Transient text is kept, too, if the reader has accepted a part of it, so that its line is complete.
+ * The lock is not held while a command waits for its reader. */
 #include "base/output.h"
 
 #include <errno.h>
@@ -182,8 +190,6 @@ void ct_output_print(int fd, const char *fmt, ...)
 		ct_output_write(fd, text, (size_t)n);
 }
 
-/* O_NONBLOCK belongs to the open file description, which other processes may share. Therefore we open the same pipe or
- * terminal again, which gives us an open file description of our own. */
 static void find_way(struct channel *c, int fd, const struct stat *sb)
 {
 	char path[32];

@@ -1,3 +1,7 @@
+/* How [0, n) is divided depends only on the parameters; which thread runs a range does not matter. So both
+ * implementations may have fewer threads than requested, and then give several ranges to a thread: OpenMP for example
+ * in a nested loop, the other one beyond 64 threads. A range whose thread cannot be started runs on the calling thread,
+ * and a single range never leaves it, so nothing can fail. */
 #include "base/parallel.h"
 
 #ifdef _OPENMP

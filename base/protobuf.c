@@ -1,3 +1,7 @@
+/* A field is a tag, which consists of the field number and the wire type, and a value whose length the wire type
+ * defines. Nested messages are written with their length in front of them, so they have to be complete first; the
+ * length of a message that the caller appends itself is passed to ct_pb_begin_bytes. Integers are varints of seven bits
+ * per byte, the lowest first. */
 #include "base/protobuf.h"
 
 #include <string.h>

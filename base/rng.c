@@ -1,3 +1,8 @@
+/* Philox maps a counter and a key to four numbers; there is no other state, so that any number of any stream can be
+ * computed directly, by any thread, in any order. Results of runs depend on every bit, so every path (the scalar one,
+ * the one with SSE2, the permutation with prefetching) must give the same numbers as the plain definition.
+ * Floating-point results are computed in double and rounded to float, because the last bit of libm's functions differs
+ * between processors. A permutation draws its indexes in advance to prefetch memory, but in the same order. */
 #include "base/rng.h"
 
 #include <math.h>

@@ -1,3 +1,12 @@
+/* One thread becomes the writer, by an atomic exchange of its id, and only this thread writes the file. It asks the
+ * other threads one by one: it stores the id of a thread in `asked` and sends it a signal, whose handler stores the
+ * frames in `state` and then their number. A thread takes the request by exchanging `asked` back to 0. The writer
+ * withdraws a request in the same way, so a late answer never overwrites that of another thread; if the exchange fails,
+ * the answer is being written, and the writer waits for it or gives up.
+ *
+ * All of this runs in signal handlers: no locks, no heap, no stdio, and libgcc is loaded beforehand. Other threads that
+ * crash meanwhile wait, because the end of the process would end the writer. Time is counted in sleeps, not read from a
+ * clock, because on a loaded machine both take longer. */
 #include "base/stacks.h"
 
 #include <errno.h>

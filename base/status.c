@@ -1,3 +1,8 @@
+/* The chain is a fixed buffer for each thread, so that an error can be reported when memory is exhausted, and errors of
+ * several threads do not mix. A function that sets an error formats its message into another buffer first: its
+ * arguments often point into the current message. Strings that are too long are cut at a character boundary and end
+ * with "...". Of the frames the first ones are kept, because they are nearest to the cause. A copy for another process
+ * contains no pointers and no bytes of earlier messages. */
 #include "base/status.h"
 
 #include <stdarg.h>

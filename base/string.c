@@ -1,4 +1,8 @@
-/* Strings and numbers; declared in base/mem.h. */
+/* Strings and numbers; declared in base/mem.h. A growing string remembers that an allocation has failed and then
+ * ignores additions, so that callers check once, at the end. Everything that may come from a file or a user is escaped
+ * by one function, ct_escape_next, before it is shown: control characters could change the terminal, and invalid UTF-8
+ * or exotic line breaks could damage a log or a YAML file. Numbers are parsed strictly, and messages quote what was
+ * wrong. "Did you mean" uses the edit distance with transpositions, and accepts a prefix as well. */
 #include "base/mem.h"
 
 #include <ctype.h>

@@ -1,3 +1,8 @@
+/* Threads start with all signals blocked, so that the main thread handles those that are sent to the process.
+ * Exceptions are the signals of faults that the thread itself causes, and the signal that asks a thread for its
+ * backtrace (base/stacks.h). Condition variables wait on CLOCK_MONOTONIC, but deadlines are times on the clock of
+ * ct_now_ns, which may be halted during the wait; so a timeout of the system is only a reason to look at that clock
+ * again. */
 #include "base/thread.h"
 
 #include <errno.h>
@@ -14,7 +19,6 @@ enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn
 	int err;
 
 	CT_ASSERT(!t->running);
-	/* The main thread handles all signals, except for faults that this thread itself causes. */
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);

@@ -1,3 +1,7 @@
+/* Jobs are indexes that threads take from one atomic counter, which balances jobs of different lengths without a queue.
+ * The calling thread works, too, so the work is done even if no thread can be started. Error chains belong to a thread:
+ * that of the first thread that fails is copied, and restored on the calling thread. Which job fails first depends on
+ * the scheduling; a caller that needs the same error every time has to store errors itself. */
 #include "base/work_queue.h"
 
 #include <pthread.h>

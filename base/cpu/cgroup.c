@@ -1,3 +1,8 @@
+/* A line of the groups file is "hierarchy:controllers:path". In v2 there is one hierarchy, its list of controllers is
+ * empty, and the mount itself is its top. In v1 each hierarchy is mounted in a directory that has the name of its list
+ * of controllers, such as "cpu,cpuacct". A system may have both, so up to two groups are returned, and the caller
+ * applies the limits of both. A group whose path does not fit is skipped, since a limit that cannot be read is no
+ * error. */
 #include "base/cpu/cgroup.h"
 
 #include <fcntl.h>

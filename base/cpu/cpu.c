@@ -1,4 +1,7 @@
-/* The CPU part of base/thread.h. */
+/* The CPU part of base/thread.h. The number of CPUs is the smaller one of two limits: the affinity mask, and the quota
+ * of the control groups. A quota may be set for any group on the path from the group of the process to the top, so all
+ * of them are read, and the lowest one applies. Files that are missing or cannot be parsed mean that there is no
+ * limit. */
 #include "base/thread.h"
 
 #include <errno.h>

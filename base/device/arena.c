@@ -1,3 +1,11 @@
+/* If the host can access device memory, reading, writing and mirrors wait for the stream and then use the memory
+ * directly. Otherwise they copy through pinned memory, because copies of a device reach no other host memory. In both
+ * cases the wait comes before the access: a mirror of host-visible memory is valid only because nothing that was posted
+ * is still running.
+ *
+ * The generation number is what users of derived values rely on, so every function here that changes the contents calls
+ * ct_arena_touch when it posts the change, not when the change is done. A mirror for writing touches the arena when it
+ * is closed. */
 #include "base/device/arena.h"
 
 #include <string.h>

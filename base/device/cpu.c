@@ -1,3 +1,8 @@
+/* On the CPU device, posting is doing: each function returns when its work is done. Streams and events have therefore
+ * nothing to order and nothing to wait for; an event only stores the time at which it was recorded. A posted function
+ * that has to be called again (CT_INPROGRESS) is called in a loop, so a communicator that waits for another rank blocks
+ * the caller here. device.c uses the memory functions of this table for the pinned memory of devices that have none of
+ * their own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +85,7 @@ static enum ct_status cpu_info(ct_device *d, struct ct_device_info *out)
 	return CT_OK;
 }
 
-/* The memory is always zeroed: new pages are zero, and cost nothing before they are used. */
+/* The memory is always zeroed. */
 static enum ct_status cpu_mem_alloc(ct_device *d, size_t bytes, bool zeroed, void **out)
 {
 	(void)d;

@@ -1,3 +1,8 @@
+/* Finds the CUDA libraries of this machine without depending on them. They are opened before the module, from the first
+ * place that has them, so that the dynamic linker uses these copies for the module. What the user names comes first,
+ * what CMake found comes next, and the packages of pip come last. If no driver is installed, this is reported instead
+ * of the library that is missing. Versions are read through functions that are looked up by name, so no header of CUDA
+ * is needed. */
 #include "base/device/cuda_module.h"
 
 #include <glob.h>

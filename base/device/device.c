@@ -1,3 +1,8 @@
+/* Checked wrappers around the tables of the back ends, and their registry. Back ends rely on what is checked here:
+ * objects of one call belong to the same device, copies and fills are not empty, what is freed or destroyed is not
+ * NULL, an event is used for one of its two purposes only, and optional functions are called only if they exist. A back
+ * end in a module is opened when someone asks for its kind, so CUDA libraries are loaded only if CUDA devices are
+ * requested. */
 #define CT_LOG_COMPONENT "device"
 #include "base/device/device.h"
 

@@ -1,3 +1,7 @@
+/* 64 independent lanes each hash every 64th word by rotating and adding; a loop over the lanes has no dependency
+ * between its iterations, so the compiler vectorizes it, and it is as fast as memory. Each step and the final mixing of
+ * the lanes are bijections, so a change of one word always changes the result. The last incomplete group is padded with
+ * zeros; the length is part of the hash, so that zeros at the end count. */
 #include "base/hash/fingerprint.h"
 
 #include <string.h>

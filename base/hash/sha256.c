@@ -1,3 +1,6 @@
+/* A thin layer over libnettle. The state is a block of bytes in the header, so that callers can have it on their stack
+ * without nettle's header; static assertions check that nettle's state fits in it and is aligned. Nothing here
+ * allocates or fails. */
 #include "base/hash/sha256.h"
 
 #include <assert.h>

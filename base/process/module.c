@@ -1,3 +1,8 @@
+/* A module is searched for in places that are relative to the program, not in the path of the dynamic linker: both must
+ * come from the same build, which is checked before any other member of the module's table is used. All signals are
+ * blocked while a module is loaded, because its libraries may start threads, which inherit the mask. Modules and
+ * libraries stay loaded (RTLD_NODELETE). Libraries are global, so that modules that are opened later find their
+ * symbols. */
 #include "base/process/module.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,6 @@
+/* Wraps posix_spawn, which on Linux shares the memory of the parent until exec, while a fork would have to copy the
+ * page tables. Everything the child needs is described by attributes and file actions before it exists, so no code of
+ * this program runs in it. */
 #include "base/process/spawn.h"
 
 #include <fcntl.h>

@@ -1,3 +1,11 @@
+/* The program must not outlive this process, even if this process is killed by SIGKILL and can do nothing about it. So
+ * a shell, the guard, leads the program's process group and reads a pipe whose other end only this process has: when
+ * the pipe is closed, the guard kills the group. It blocks all signals, so nothing else but SIGKILL ends it, and it
+ * exists until the program has been waited for, so the id of the group is not reused.
+ *
+ * Standard output and error are read together, because a program that fills one pipe while its parent reads the other
+ * would wait forever. A descendant may keep the pipes open after the program has ended; only the deadline limits
+ * this. */
 #include "base/process/subprocess.h"
 
 #include <errno.h>
@@ -14,8 +22,7 @@
 #define MAX_OUTPUT ((size_t)16 << 20)
 #define REAP_MS 5
 
-/* A shell that leads the process group of the program. When the other end of its input is closed, because this process
- * has ended in any way, it kills the group. No signal but SIGKILL ends it before. */
+/* The shell that leads the process group of the program. */
 struct guard {
 	pid_t pid;
 	int input;

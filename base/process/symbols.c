@@ -1,3 +1,9 @@
+/* An address is first mapped to a file and an offset (/proc/PID/maps), then through the program headers to the address
+ * that the file's symbols use, and then to the function whose range contains it. The table of all functions is searched
+ * before that of exported ones, which is all that a stripped file has. Files are opened when an address needs them, and
+ * only if they still have the inode that was mapped. Their contents are not trusted: parts are copied with limits on
+ * their sizes, names must end within their table, and a file that cannot be used yields a result without a name. The
+ * search is linear, since reports contain few addresses. */
 #include "base/process/symbols.h"
 
 #include <elf.h>

@@ -1,3 +1,7 @@
+/* Colors, a live status line and UTF-8 symbols are separate questions. A pipe can request colors (FORCE_COLOR), but
+ * never has a cursor to move; NO_COLOR overrides everything. An empty variable counts as unset, as no-color.org
+ * requires. Columns are counted per code point, without a table of wide or combining characters; that is sufficient for
+ * the strings that ctrain prints. Cutting never splits a character or an escape sequence. */
 #include "base/process/terminal.h"
 
 #include <stdlib.h>

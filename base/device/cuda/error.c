@@ -1,3 +1,11 @@
+/* Errors of CUDA, and the wait that finds them. CUDA has two kinds of errors. Those of a call are returned once and
+ * must be removed with cudaGetLastError, or an unrelated call would return them again. Those of work that ran on the
+ * GPU (ct__cuda_is_permanent) are returned by every later call, so they are reported where they are first seen, with
+ * the names of the work that may have failed (notes.c), and not repeated when something is released.
+ *
+ * ct__cuda_wait calls the checks of the device once more after the work is done, because work that a communicator has
+ * aborted also ends without an error, but with wrong results. A host function that has failed shortens the deadline of
+ * a wait in progress: what is left does not wait for the host any more, and needs little time. */
 #define CT_LOG_COMPONENT "cuda"
 #include <stdio.h>
 #include <stdlib.h>

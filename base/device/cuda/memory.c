@@ -1,3 +1,9 @@
+/* Device memory is recorded in a list with its size and purpose. The list serves the message of an allocation that
+ * fails, which states what this process uses its memory for, and finds memory that is freed twice or on another device.
+ * It has a lock, because any thread may allocate; streams have none, because only one thread posts work.
+ *
+ * Memory must be neither allocated nor freed while the device records: both would wait for, or change, what the
+ * recorded work uses. Pinned memory is portable, so that it can be used with every device of the process. */
 #include <stdio.h>
 #include <string.h>
 

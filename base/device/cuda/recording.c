@@ -1,3 +1,7 @@
+/* A recording is a CUDA graph that is made by stream capture. The mode is thread-local, so that calls of other threads
+ * do not invalidate it. The graph is instantiated and uploaded when the recording ends, so that the first post takes no
+ * longer than the others. If a rule was violated, cudaStreamEndCapture fails and may leave the capture open; it is then
+ * ended again. d->recording is cleared first in every case, so that error paths may free memory. */
 #include "base/device/cuda/cuda_impl.h"
 #include "base/mem.h"
 

@@ -1,3 +1,10 @@
+/* Streams are non-blocking ones, so that they do not synchronize with CUDA's default stream. They form a list in the
+ * device, which its wait and the list of suspects go through.
+ *
+ * A wait that succeeds proves that earlier kernels of the stream have not failed, which makes later messages shorter
+ * (notes.c). An event remembers up to which kernel this holds, and its stream only as an address to be compared,
+ * because the stream may be destroyed before the event. An event that is recorded in a capture has no stream, because
+ * the kernels before it run only when the recording is posted. */
 #include "base/device/cuda/cuda_impl.h"
 #include "base/mem.h"
 
