@@ -1,3 +1,9 @@
+/* The description consists of values that a file supplies, so all of them are checked before anyone allocates memory or
+ * builds a graph from them: ranges, lengths of lists, finite numbers, and the relations between input, channels, resize
+ * and outputs. Strings and arrays are copied, except the name of the model, which is the literal in the table of
+ * models, so that an unknown model fails here. A list that is copied only in part is stored anyway with its length, and
+ * the caller releases it. Every field is required when a description is read, so a field that is added later must be
+ * optional, or files that exist could not be read. */
 #include "infer/description.h"
 
 #include <float.h>

@@ -1,3 +1,6 @@
+/* The largest logit is subtracted first, so that no exponential overflows, and the sum is computed in double. The best
+ * k classes are found by insertion into a sorted list, which is fast because k is small; the strict comparison keeps
+ * equal values in the order of their classes. */
 #include "infer/ranking.h"
 
 #include <math.h>

@@ -1,4 +1,8 @@
-/* Reads safetensors files. safetensors_write.c writes them. */
+/* Reads safetensors files; safetensors_write.c writes them. The header is checked completely when a file is opened
+ * (safetensors_header.c), so later reads only trust what was checked: the data of a tensor is within the size that the
+ * file had then. If the file becomes shorter meanwhile, the read fails. Tensors of other types than F32 are converted
+ * in chunks, so that the conversion needs no memory beyond one chunk. Reading uses no position of the descriptor, so
+ * several threads may read at the same time. */
 #include "infer/safetensors.h"
 
 #include <errno.h>

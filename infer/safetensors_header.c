@@ -1,3 +1,8 @@
+/* The header comes from an untrusted file. Each tensor is checked alone: name, type, shape, and that its data is within
+ * the file and has exactly the size of the shape. Products of dimensions are computed with overflow checks and with
+ * zeros replaced by ones, so that no product that other code computes can overflow, either. Then the tensors are sorted
+ * by the position of their data, and must cover the data without gaps and overlaps, so no byte of the data is unused or
+ * has two meanings. The names are borrowed from the parsed JSON, which therefore lives as long as the header. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

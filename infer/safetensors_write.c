@@ -1,3 +1,8 @@
+/* Sizes follow from the shapes, so the complete header is known before the first value, and the file is written in one
+ * pass; its SHA-256 is computed meanwhile. Whatever a reader would refuse (limits, duplicate names) is refused here as
+ * a bug, so that no checkpoint is written that cannot be loaded. The header is padded with spaces, which JSON ignores,
+ * until the data begins at a multiple of 64 bytes. One scratch buffer of the size of the largest tensor serves all
+ * tensors without data of their own. A file that could not be completed is removed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,7 @@
-/* Models, errors and results of libctrain_infer. */
+/* Models, errors and results of libctrain_infer. A model is a graph and the values of its tensors in the order of the
+ * graph: parameters, then buffers. They are copied from the file, which is closed afterwards. The interface has codes
+ * instead of statuses, and every function that can fail passes its result through ct__api_result, which clears the
+ * error chain: nothing of ctrain's error handling is visible to the user of the library. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,7 @@
-/* Sessions of libctrain_infer: nets on a CPU device, and the preparation of their inputs. */
+/* Sessions of libctrain_infer: nets on a CPU device, and the preparation of their inputs. A session has up to two nets,
+ * one for images (bytes, which the net normalizes) and one for floats, each with its own copy of the weights; a net is
+ * created by the first call that needs it. Of an image, only the box that the resizer reads is converted to its format
+ * of four bytes per pixel. More inputs than the batch of the session are computed in several batches. */
 #include <string.h>
 
 #include "base/device/arena.h"
