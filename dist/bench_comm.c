@@ -1,3 +1,10 @@
+/* Each iteration posts one operation and waits for it. The median of a rank is not disturbed by single slow iterations,
+ * and the largest median of all ranks counts, since an operation is as slow as its slowest rank. All ranks must run the
+ * same operations, so a number of iterations that is estimated is that of rank 0, for all of them.
+ *
+ * Results are checked after the measurement, with vectors that are filled again, because the timed iterations have
+ * changed them. To check the barrier, the last rank enters it late: it waits until the others are about to enter, and
+ * then for the key that the first rank sets which has left. Such a key must not appear. */
 #include "dist/bench_comm.h"
 
 #include <stdio.h>

@@ -1,3 +1,8 @@
+/* The value of an element is a hash of rank and index, reduced to a small range, so that every rank can compute the
+ * values of all others, and a result at a wrong position is unlikely to look right. The ranges become smaller with the
+ * number of ranks, because sums must stay exact in bf16 and products in uint8: beyond 255 ranks the others contribute
+ * 0, and only the first seven contribute a factor 2. Results are compared as bytes. The destination is filled with
+ * other bytes first, so an element that an operation does not write is wrong, too. */
 #include <stdint.h>
 #include <string.h>
 

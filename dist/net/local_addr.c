@@ -1,3 +1,6 @@
+/* An address belongs to this host if a socket can be bound to it: the kernel decides, and no lists of addresses have to
+ * be compared. A name has often several addresses, of which one is enough. Lists of addresses are for messages only, so
+ * a failure leaves them empty. */
 #include "dist/net/local_addr.h"
 
 #include <netdb.h>

@@ -1,3 +1,9 @@
+/* Connections and listening sockets are non-blocking; callers wait with poll and a deadline. One IPv6 socket that
+ * accepts IPv4, too, listens on all interfaces, or an IPv4 socket if the host has no IPv6. Addresses are converted to
+ * numeric strings with IPv4-mapped ones shown as IPv4, so that a peer has the same address on both kinds of sockets. A
+ * peer that disappears without closing its connection is detected by keepalive probes and, if data is on the way, by
+ * TCP_USER_TIMEOUT. What depends on the routes and addresses of this host is left to the kernel: a datagram socket that
+ * is connected or bound sends nothing, but gives the answer. */
 #include "dist/net/net.h"
 
 #include <arpa/inet.h>

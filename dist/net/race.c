@@ -1,3 +1,8 @@
+/* Entries are started in the order of the array: those before n_started are connected, under way or have failed, the
+ * others follow at start_next. A failure starts the next one at once, and sets `limit`: when one address answers, even
+ * by refusing, the others should not need much longer. The limit begins anew with each call, so that the time which the
+ * caller spends on a connection does not count. Shortly before the end all remaining addresses are started, because the
+ * message should contain the error of each one. A connection that leads from a socket to itself counts as refused. */
 #include "dist/net/race.h"
 
 #include <errno.h>

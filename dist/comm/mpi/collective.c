@@ -1,3 +1,11 @@
+/* Both sides compute the messages of a phase from the same formulas: for each send of one rank there is a receive of
+ * the same length on the other. Everything that decides about messages (length of pieces, bounds of slices, `small`)
+ * depends only on the operation and the number of ranks, and is therefore equal on all ranks. Slices of a piece are
+ * bounded by n q / size, so they cover it also if the number of elements is not a multiple. Empty messages are
+ * exchanged as well.
+ *
+ * Inputs of a reduction are received into the scratch memory in rank order, except for the own one, which stays in the
+ * vector. The reduction runs when all messages of its phase are done, and the second phase sends its result. */
 #include "dist/comm/mpi/collective.h"
 
 #include <string.h>

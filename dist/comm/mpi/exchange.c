@@ -1,3 +1,8 @@
+/* Whether a message goes through a ring depends on its length and on the peer, which both sides know, so they decide in
+ * the same way. Messages in rings are started before those of MPI, sends first, because another rank may already wait
+ * for them. While both kinds are in progress, the rings are looked at several times between two calls of MPI, which
+ * take much longer. Requests in rings are linked into lists of the rings, so an exchange must not move or end before
+ * all of them are done. Exchanges for one message are reused, so that sending a message allocates nothing. */
 #include "dist/comm/mpi/exchange.h"
 
 #include "base/mem.h"

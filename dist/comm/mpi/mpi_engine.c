@@ -1,3 +1,10 @@
+/* MPI has no deadlines, and a rank that is lost would block a call forever. So messages are only started and tested,
+ * and even the duplicates of MPI_COMM_WORLD, which separate the channels from each other and from other users of MPI,
+ * are made by the non-blocking MPI_Comm_idup. After a failure they are not freed.
+ *
+ * A message of medium length to a rank of the same host is sent in parts (PART_BYTES). Parts have the same tag and
+ * match in the order in which they are started, so both sides must agree on the length and on `same_host`. A message
+ * that is shorter than expected is no error for MPI, so lengths are compared afterwards. */
 #include "dist/comm/mpi/mpi_engine.h"
 
 #include <mpi.h>

@@ -1,3 +1,6 @@
+/* The implementations of MPI have different ABIs, so the module must be that of the launcher that has started this
+ * process. The variables that launchers set show which one it is; the first implementation in the table that has such a
+ * variable is used. For `ctrain info`, all modules that exist are loaded, which does not initialize MPI. */
 #include "dist/comm/mpi/mpi_load.h"
 
 #include <stdio.h>

@@ -1,3 +1,10 @@
+/* MPI must be initialized and finalized by the same thread, and each of the two may block until all ranks do the same.
+ * So a thread of its own does both, and callers wait for it with a deadline. The states are passed through in this
+ * order: NONE, STARTING, READY or BROKEN; then, at the exit of the program, FINALIZING, FINALIZED. MPI is not finalized
+ * if an engine is open or has failed, and if it takes too long, the thread is left behind.
+ *
+ * Calls of MPI are serialized by a mutex, which is skipped as long as there has been only one engine. Between lock and
+ * unlock this must not change; therefore no other thread may use MPI while the second engine is opened. */
 #include "dist/comm/mpi/mpi_process.h"
 
 #include <mpi.h>

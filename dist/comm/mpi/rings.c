@@ -1,3 +1,13 @@
+/* The first rank of a host creates the segment, the others map it, and each one writes to the store whether it
+ * succeeded. Since all ranks read all answers, they come to the same result, and none uses a ring that its peer does
+ * not read.
+ *
+ * A sender fills a slot, then stores its number (release); a receiver reads the number (acquire), then the slot, and
+ * counts it in `taken`, which allows the sender to use the slot again. Each side keeps a copy of the other's counters
+ * and reads them again only when the copy says that there is no space, so that the cache lines stay with their owner.
+ * Messages with the same key must keep their order: waiting sends and receives are lists, early messages are one as
+ * well, and a limited send that has to wait may be overtaken only by sends that are not limited. Slots are taken out
+ * only for the sake of a receive, so a rank that receives nothing stops its senders. */
 #include "dist/comm/mpi/rings.h"
 
 #include <stdio.h>

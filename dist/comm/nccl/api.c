@@ -1,3 +1,7 @@
+/* The functions of NCCL are looked up by name when they are needed, so the module does not depend on libnccl, which is
+ * searched for like the other libraries of CUDA. One list of names makes the struct, and the table by which it is
+ * filled; a function that is missing means that the library is too old. Results are mapped to statuses here: an error
+ * of another rank becomes CT_PEER_LOST, and a call in progress is no error. */
 #include "dist/comm/nccl/api.h"
 
 #include <stdio.h>
