@@ -1,3 +1,11 @@
+/* Each rank stores what it knows about itself under introduction/RANK. Rank 0 reads these in rank order, checks them,
+ * and publishes one list for all ranks, or the error with which all of them end (ct__consensus_publish). The other
+ * ranks wait a little longer than rank 0, because its message about missing ranks has more detail than theirs. In the
+ * list, a rank refers to the first one of the same host, since every rank receives the list.
+ *
+ * Whatever follows is computed by each rank from the same list, so it is the same everywhere: numbers of hosts, local
+ * ranks, and the choice of addresses. A rank that has reached the store through loopback publishes another address, but
+ * only if the ranks are in several network namespaces, and then all ranks wait for it. */
 #include "dist/rendezvous/handshake_impl.h"
 
 #include <stdio.h>

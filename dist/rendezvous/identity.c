@@ -1,3 +1,12 @@
+/* The table of launchers is in order of precedence, because launchers are nested: a worker of ctrain inherits the
+ * variables of the torchrun, mpirun or Slurm step in which ctrain was started, and mpirun in a Slurm job those of
+ * Slurm. The one that has started this process itself must be found first. Variables that are set although no launcher
+ * has started ranks, such as those of a batch script or of an interactive step with one task, must not count
+ * (started_by).
+ *
+ * A rank with a wrong number would wait forever for others, so contradictions are errors, and names that are almost
+ * right cause a warning. Values that the launcher does not supply remain -1 until the handshake, which knows all
+ * ranks. */
 #define CT_LOG_COMPONENT "dist"
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* The schemes are in the order of enum ct_init_scheme. store:// is not suggested, because only the launcher uses it.
+ * The last colon separates the port, so an IPv6 address needs brackets, which are removed; ct__init_url_make adds them
+ * again. A path must fit its buffer, since a path that is cut would be another file. */
 #include "dist/rendezvous/init_url_impl.h"
 
 #include <stdio.h>

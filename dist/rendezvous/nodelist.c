@@ -1,3 +1,7 @@
+/* A name is expanded recursively: for each number of its first pair of brackets, the string after the brackets is
+ * expanded with everything before it as the prefix, so the rightmost range changes fastest. Numbers keep the width of
+ * the first number of their range, with leading zeros. Lists come from the environment, so depth, lengths and the
+ * number of names are limited, and the limit is checked for each name, before a large range has used up the memory. */
 #include "dist/rendezvous/nodelist_impl.h"
 
 #include <inttypes.h>

@@ -1,3 +1,12 @@
+/* A rank joins in these steps, which share one deadline: the init URL, the secret, the connection to the store, the
+ * handshake. With tcp://, rank 0 serves the store and then connects to it through its public name like all others, so
+ * that a wrong address is noticed here. With file://, the address is read from a file that may be an old one; therefore
+ * the token is hashed together with a nonce from the file, so that an old store refuses it, and every error is taken to
+ * be temporary until the deadline. If all ranks are on one host, loopback is used, and no secret is needed.
+ *
+ * A rank that fails reports its reason to the store before it leaves, or the others would only see that it disappears.
+ * If the store has ended the wait because another process has a wrong number of ranks, its record replaces the loss of
+ * a peer. */
 #include "dist/rendezvous/rendezvous.h"
 
 #include <poll.h>

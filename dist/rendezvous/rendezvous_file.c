@@ -1,3 +1,8 @@
+/* The file has lines "name value" between a first line with the version and the line "end", so a file that is not
+ * complete is recognized on every file system. It is written like a secret (secret.h), because the nonce is one. A file
+ * that exists is replaced only if it is empty or a rendezvous file: any other one belongs to the user. It is removed
+ * only as long as it has the nonce of this run, since a new run may have replaced it. Of the addresses, those of IPv4
+ * come first; link-local ones of IPv6 are omitted, because they have no meaning on other hosts. */
 #include "dist/rendezvous/rendezvous_file_impl.h"
 
 #include <errno.h>

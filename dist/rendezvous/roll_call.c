@@ -1,3 +1,7 @@
+/* The list of members is sorted, so one pass over the ranks or nodes goes through it once (`at`). Missing ones in
+ * sequence become a range, and so do ranks in sequence on one host. The loops continue to one index past the end, which
+ * counts as present, to end the last range. A member that has left in an orderly way has joined. Nodes are only known
+ * if the launcher of node 0 has published them; a roll that does not fit the run is ignored. */
 #include "dist/rendezvous/roll_call.h"
 
 #include <string.h>

@@ -1,3 +1,8 @@
+/* A file with a secret is trusted only if no other user can have written or read it: links are not followed, and owner
+ * and permissions are those of the open descriptor, so the file cannot be exchanged after the check. A new file is
+ * created with its permissions under another name, and then renamed. A secret that was created is read back, because
+ * some file systems do not store permissions. The first usable source counts; a source that exists but cannot be used
+ * is an error, so that ranks do not silently use different secrets. */
 #include "dist/rendezvous/secret.h"
 
 #include <errno.h>

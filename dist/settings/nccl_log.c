@@ -1,3 +1,9 @@
+/* NCCL can write to a file only, so NCCL_DEBUG_FILE names the end of a pipe in /proc/self/fd, and a thread turns what
+ * arrives there into lines of the log. NCCL keeps the file open and its threads may write until the process ends, so
+ * the pipe and its thread remain forever: after the close, the thread discards what it reads.
+ *
+ * From ct_nccl_log_start on, the struct belongs to the thread, which frees it. The close sends a byte through a pair of
+ * sockets and waits until the other end is closed; by then everything that NCCL wrote before has been logged. */
 #include "dist/settings/nccl_log.h"
 
 #include <errno.h>

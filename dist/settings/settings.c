@@ -1,3 +1,6 @@
+/* Names and values are copied, because the environment may change, and sorted, because its order has no meaning. Every
+ * variable is checked, and all that are wrong are reported together. What is only doubtful becomes a warning when the
+ * settings are logged. */
 #include "dist/settings/settings.h"
 
 #include <stdlib.h>

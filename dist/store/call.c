@@ -1,3 +1,12 @@
+/* Any thread that waits may become the reader: it sets `reading`, waits in poll without the lock, then takes all frames
+ * that have arrived, hands replies to the calls with their tags, and wakes all others, one of which becomes the next
+ * reader. wake_fd interrupts the poll. A call is on the stack of its caller, so it must be unlinked before the caller
+ * returns; a reply without a call is dropped.
+ *
+ * Frames are sent under a lock of their own, completely or not at all: if the deadline passes within a frame, the
+ * connection is ended, because the server could not find the start of the next one. An error of sending is not reported
+ * at once. The server may have sent a failure record before it closed the connection, which explains more; so input is
+ * read first, and the first failure that is stored stays. */
 #include "dist/store/call_impl.h"
 
 #include <errno.h>

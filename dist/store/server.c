@@ -1,3 +1,11 @@
+/* One thread does everything, so no state needs a lock, except for the mailbox, through which other threads request a
+ * stop or report a failure, and the failure record, which they read. The counts of launchers, which they read as well,
+ * are atomic. A round consists of the mailbox, the events of epoll, and deadlines. Connections that end are only
+ * marked, and freed at the end of the round, since other events of the round, and functions further up, may still refer
+ * to them. The list of connections without a handshake is in order of age, so the first one has the earliest deadline.
+ *
+ * Anyone on the network may connect, so unauthenticated connections are limited, and the oldest is closed when there
+ * are too many. If descriptors run out, the server stops listening for a moment instead of looping. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>

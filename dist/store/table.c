@@ -1,3 +1,7 @@
+/* Chains of entries in slots, whose number doubles when there are more entries than slots. Values have reference
+ * counts, so replies that have not been sent yet share the value with the table, even after the key has another one.
+ * *used counts keys, values and buffers of a server; whatever allocates or frees one of them must change it by the same
+ * size. */
 #include "dist/store/table.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* The flag and the connection are changed under one lock, so no stop is lost: a stop before the thread has connected is
+ * applied by ct_store_watcher_attach. The connection is closed only when the thread has ended, because the watch that
+ * is cancelled still uses it. */
 #include "dist/store/watcher.h"
 
 void ct_store_watcher_init(struct ct_store_watcher *w)

@@ -1,3 +1,8 @@
+/* Integers are encoded byte by byte, so the bytes do not depend on the machine. A reader never fails at once: after the
+ * first error it returns zeros, and ct_wire_done shows at the end whether everything was valid. So decoding needs no
+ * checks between fields, but values that are used as an index or an enum must be checked afterwards. The length of a
+ * frame is written last, by ct_wire_end, because fields and a proof are appended before. A proof covers the body in
+ * front of it and not the header. */
 #include "dist/store/wire.h"
 
 #include <string.h>
