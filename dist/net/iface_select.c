@@ -1,4 +1,8 @@
-/* Selections of network interfaces (dist.iface). */
+/* Selections of network interfaces (dist.iface). A selection is applied to addresses, not to interfaces, because an
+ * item may be a network. An address is in a list if an item is the name of its interface, or a network that contains
+ * it; a single address is a network of all its bits. Addresses that other hosts cannot use, because they are down or
+ * valid on one link only, are never selected. If a list with "^" leaves no address, it is an error only if the list
+ * itself contains all of them, because a host may have nothing but its loopback interface. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>

@@ -1,4 +1,8 @@
-/* Checks that all ranks have the same values. Rank 0 compares them, and all ranks get its result. */
+/* Checks that all ranks have the same values. The other ranks store their lines, rank 0 compares them with its own, and
+ * all ranks read its result, so all of them succeed or fail with the same message. Each call has a number, so that
+ * calls do not mix. Keys are deleted when no rank can need them any more: the lines when they have been compared, and a
+ * result in the next round, because a rank that has sent its lines for this round has read the result of the one
+ * before. */
 #include <stdio.h>
 #include <string.h>
 
@@ -96,8 +100,7 @@ static enum ct_status differ(const struct ct_world *w, const char *what, int ran
 	return CT_MISMATCH;
 }
 
-/* Runs on rank 0. All ranks that have reached this round have read the result of the round before last, so its key is
- * deleted. */
+/* Runs on rank 0. */
 static enum ct_status compare(struct ct_world *w, const char *what, const char *lines, int round, int64_t deadline_ns)
 {
 	enum ct_status st = CT_OK;

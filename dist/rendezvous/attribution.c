@@ -1,5 +1,8 @@
-/* Failure attribution: when a collective has timed out, finds the rank that is late from the heartbeats in the
- * store. */
+/* Failure attribution: when a collective has timed out, finds the rank that is late from the heartbeats in the store.
+ * The states in the store are some seconds old at that time, so the rank first sends its own position and waits until
+ * all others have sent a heartbeat after it, or until a live one must have done so. Then every member is classified,
+ * from gone to merely behind; the worst class counts, and within it the rank that has posted the fewest collectives. If
+ * the store itself does not answer, its owner is the rank that is late. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>

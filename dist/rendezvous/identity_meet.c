@@ -1,4 +1,8 @@
-/* Where the ranks of a run meet, and the name of the run, for each launcher. */
+/* Where the ranks of a run meet, and the name of the run, for each launcher. All ranks must derive the same address
+ * from what the launcher supplies, without communication. Ports are computed from the number of the job, so that jobs
+ * on the same node and restarts of a job use different ones; they are below the ports that the system gives to outgoing
+ * connections. With torchrun, its own store has MASTER_PORT, so another port is derived from it. MASTER_ADDR,
+ * MASTER_PORT and an init URL replace what would be derived. */
 #include <stdio.h>
 #include <string.h>
 

@@ -23,8 +23,8 @@ enum ct_status ct_roll_publish(const struct ct_roll *r, ct_store *s) CT_MUST_CHE
 enum ct_status ct_roll_read(ct_store *s, int world, struct ct_roll *out) CT_MUST_CHECK;
 
 /* Appends "joined 3/4: a(0), b(1), c(2); missing node rank 3", or, for ranks, "joined 3/4 ranks: a(0-1), b(2); missing
- * rank 3". The members [n] are sorted by rank. A node has joined when all of its ranks have: "joined 1/2: a(0); node
- * rank 1: 1 of 2 ranks". Long lists are shortened. */
+ * rank 3". The members [n] are sorted by rank. A node has joined when all of its ranks have: "joined 1/2: a(0); in
+ * part: b(1) 1 of 2 ranks". Long lists are shortened. */
 void ct_roll_call(const struct ct_roll *r, const struct ct_member_state *members, int n, struct ct_str *out);
 /* Returns true if all ranks have joined. */
 bool ct_roll_complete(const struct ct_roll *r, const struct ct_member_state *members, int n);

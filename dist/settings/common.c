@@ -1,4 +1,6 @@
-/* Settings that should be the same for all ranks. */
+/* Settings that should be the same for all ranks. Rules that are marked as local, such as names of interfaces, are not
+ * compared; unknown names are. Each difference is reported once, by the first rank that differs from rank 0: settings
+ * that rank 0 has are found in its lines, and the others in the lines of that rank. */
 #include <string.h>
 
 #include "dist/settings/settings_impl.h"

@@ -1,4 +1,7 @@
-/* Network interfaces and InfiniBand devices that settings select. */
+/* Network interfaces and InfiniBand devices that settings select. The rules are those of NCCL: an item is a prefix of
+ * names unless the list begins with "=", and "^" excludes. A selection without any interface is wrong, because NCCL
+ * would fail; an item to which nothing corresponds is only doubtful. gloo gets one interface from ctrain, by the rules
+ * of dist.iface. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* Checks the values of settings as NCCL reads them. */
+/* Checks the values of settings as NCCL reads them. NCCL ignores many values that it does not understand, so each kind
+ * of value is parsed here in the way that NCCL parses it, and what it would ignore or take for something else is
+ * reported. An empty value is the same as none. Values of unknown settings are not checked, but a name that resembles a
+ * known one is doubtful. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

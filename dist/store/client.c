@@ -1,4 +1,8 @@
-/* The requests of a store client. */
+/* The requests of a store client. Each builds a frame, passes it to call.c, and reads the reply with a reader that must
+ * be at its end. A wait for a key that times out is still pending on the server, so it is cancelled there; the answer
+ * to this also shows whether the server is alive, and thus which of two messages is true: no rank has set the key, or
+ * the store does not answer. After a request that was not answered, further ones that need not succeed wait only for a
+ * moment. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,4 +1,11 @@
-/* One connection of the store server: reads frames and sends replies. */
+/* One connection of the store server: reads frames and sends replies. Input is a machine with four stages (magic,
+ * header, body, skip). The magic is compared while it arrives, so a foreign protocol is noticed early, and the buffer
+ * grows with what has arrived, not with the length that a header claims. Before the handshake, only its frames are
+ * accepted, and they must be small. A frame for which the store has no room is skipped and answered with an error.
+ *
+ * Output is a list of shared blobs. If a client does not read its replies, its requests are not read, either, so it
+ * cannot make the server collect memory. An error of sending ends only the output: a BYE may still be in the input.
+ * Neither input nor output frees a connection; they mark it as lost (server.c). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>

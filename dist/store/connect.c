@@ -1,4 +1,12 @@
-/* Opening and closing the connection of a store client. client_handshake.c has the handshake. */
+/* Opening and closing the connection of a store client; client_handshake.c contains the handshake. Every address of the
+ * server is tried, and one that accepts connections is not yet the right one: the handshake decides. Attempts repeat
+ * until the deadline, because the server may start later, unless a server of this protocol has refused the client,
+ * which would happen again. Of several errors, that of a refusal is kept, since it explains most. An address that
+ * accepts but does not answer must not use up the time of the others. A further connection of the same member goes
+ * directly to the address that has answered.
+ *
+ * BYE is sent as a request: if the connection were closed with unread data, the server might never read it, and take
+ * the end of the connection for a failure. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

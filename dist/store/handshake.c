@@ -1,4 +1,10 @@
-/* The server's side of the handshake: the challenge, and checks of the client's answer. */
+/* The server's side of the handshake: the challenge, and checks of the client's answer. The proof is checked first, and
+ * a client without it learns nothing about the run. A client of this run that does not fit, because it was started with
+ * another number of ranks or nodes, or with a rank that is taken, is refused with the reason. If ranks are still
+ * missing, this also becomes the failure of the run, which could not start.
+ *
+ * A process may connect twice: if it has stopped waiting for the welcome of its first connection, the second one
+ * replaces the first. Until READY has arrived, the end of a connection is no failure for the same reason. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,8 @@
-/* What each request to the store server does. */
+/* What each request to the store server does. Arguments are decoded completely before anything changes; a body that is
+ * malformed ends the connection. Everything else that can go wrong is answered by a reply with a status. Every request
+ * except heartbeats and READY gets exactly one reply, now or, if it waits for a key, later (waits.c); a client without
+ * a reply would wait until its deadline. Who may report whose failure is checked here, because a report ends the
+ * run. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,4 +1,7 @@
-/* Requests to the store server that wait for a key. */
+/* Requests to the store server that wait for a key. All waits are in one list, which is searched whenever a key is set;
+ * the hash makes this cheap. A wait ends with the value, with the failure of the run, by a cancellation, or with its
+ * connection, and each of these removes it from the list. When the run has failed, all waits are answered, because the
+ * keys may never be set. */
 #include <string.h>
 
 #include "dist/store/server_impl.h"

@@ -1,4 +1,12 @@
-/* How a communicator detects that it can no longer work, and how it ends. */
+/* How a communicator detects that it can no longer work, and how it ends. A wait does not rely on NCCL's errors alone:
+ * at increasing intervals, it also asks the store whether the run has failed, and whether another rank has given this
+ * communicator up (the key "failed", whose first writer adds the reason). If the wait is long, it compares the
+ * collectives that the ranks have posted. If NCCL reports a lost peer, the store gets a moment to report the same with
+ * more detail.
+ *
+ * ncclCommAbort may take long, so a thread that has been waiting for this request since the start calls it. It first
+ * removes the communicator under the lock, so that no call can use it any more. Only then are the other ranks informed.
+ * If the call does not return, the thread and the communicator are left behind. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -1,4 +1,8 @@
-/* Passes operations to NCCL. */
+/* Passes operations to NCCL. A call of the nonblocking communicator may return before NCCL has accepted it, and nothing
+ * else may be called until then; ct__nccl_end polls for this, with a deadline, and releases the lock between two looks,
+ * so that the communicator can be aborted meanwhile. Gather and scatter are groups of messages without the part of the
+ * root, which is copied, and a barrier is an all-reduce of one byte. Sends and receives are collected, and posted as
+ * one group. */
 #include "base/device/cuda_check.h"
 #include "base/mem.h"
 #include "dist/comm/nccl/nccl_impl.h"
