@@ -1,3 +1,10 @@
+/* Steps are run in groups of as many as the stepper posts before it takes a result, so that the measured time of a
+ * group includes all of its work and nothing of another group. On an asynchronous device, the warm-up is long enough
+ * that each slot has been posted and recorded once. The learning rate is small, and 0 while nodes are profiled, because
+ * the weights do not matter. The nodes are profiled after the measurement, in further steps.
+ *
+ * Allocations are counted only in steps with a full batch that compile and record nothing: those must make none.
+ * Allocations of all threads together minus those of this one are the loader's. */
 #include "trainer/tools/bench/step_bench.h"
 
 #include <math.h>

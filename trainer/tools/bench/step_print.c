@@ -1,3 +1,6 @@
+/* Times and FLOPs of the nodes are divided by the number of profiled steps. FLOPs are those of the batch of one rank,
+ * and only of nodes that are counted; others have no rate. The table of kinds adds up nodes with the same operation,
+ * and omits kinds whose time is 0, because they are computed together with others. */
 #include "trainer/tools/bench/step_print.h"
 
 #include <stdio.h>

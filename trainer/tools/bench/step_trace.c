@@ -1,3 +1,11 @@
+/* While a step is traced, the program and the stepper call back for each span, and the spans are only stored; they
+ * become JSON after the benchmark. All-reduces are read from the flight record after each step, because it is short,
+ * and later steps would replace them. A callback cannot fail, so it stores its status, which ct_trace_end returns.
+ *
+ * Each rank has its own clock. The ranks exchange the time of the wall clock at which they begin, and the earliest one
+ * is the origin of the trace. The two clocks are read together several times, and the pair that was read fastest is
+ * used, because another process may run between the two calls. The events of all ranks are gathered as JSON strings,
+ * padded to the length of the longest. */
 #include "trainer/tools/bench/step_trace.h"
 
 #include <math.h>

@@ -1,3 +1,11 @@
+/* The line is parsed in two passes, because options may precede the command, and what an option means depends on it.
+ * The first pass only divides the line into words and options with their values, which needs nothing but the table of
+ * all options. Then the command is found: help and version first, which accept everything else on the line, then the
+ * words of a command, and then a config file, which implies `train`. The second pass looks up each option among those
+ * of the command and applies it, in the order of the line.
+ *
+ * Values become config keys with their origin ("--procs"), so that an error in the config names the option. Strings are
+ * borrowed from argv, except for keys and values. */
 #define CT_LOG_COMPONENT "cli"
 #include "trainer/tools/cli/cli.h"
 

@@ -1,3 +1,7 @@
+/* Cells are stored in one array, row by row, and formatted when the table is complete, because a column is as wide as
+ * its widest cell. Widths are columns of the terminal, so UTF-8 and colors count correctly. A column is shown only if a
+ * row other than the header has something in it. Spaces at the end of a line are removed; a cut never leaves a color
+ * on. */
 #include "trainer/tools/cli/text_table.h"
 
 #include <stdarg.h>

@@ -1,3 +1,8 @@
+/* A word that means nothing usually has a meaning in another program, so the hints are looked for in this order:
+ * commands of other programs, scripts and launchers (ctrain import), example configs, and then the edit distance. An
+ * option may be a config key that was written as in a training script (--lr 0.1). Then all unknown options of the line
+ * are translated, so that the user can correct them at once. ct_is_set decides what KEY=VALUE is: a path may contain
+ * '=' as well. */
 #include "trainer/tools/cli/unknown.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* The order of the first steps is fixed: signals must be blocked and NCCL's log opened before the process starts its
+ * first thread, which is that of the stop guard. Everything is undone in reverse, so that NCCL's last messages are
+ * logged when the threads have ended. Without an identity, signals keep their usual effect. */
 #include "trainer/tools/commands/as_rank_impl.h"
 
 #include "trainer/job/signals.h"

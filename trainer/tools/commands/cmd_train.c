@@ -1,3 +1,7 @@
+/* `ctrain CONFIG`: trains, as one of the ranks if the environment assigns a rank to this process, otherwise as the
+ * launcher. The launcher checks everything that can be checked without a rank before it starts any. If something is
+ * wrong, and there are other nodes, it reports this to them, or they would wait for this one. This works even if the
+ * config cannot be used, as long as the command line and the file say where the nodes are. */
 #define CT_LOG_COMPONENT "train"
 #include <stdlib.h>
 #include <string.h>

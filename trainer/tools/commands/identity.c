@@ -1,3 +1,8 @@
+/* The options --rank, --world-size and --local-rank replace the variables of the same names, but not in workers: they
+ * get the command line of their launcher, whose options do not apply to them. After the identity is known, options that
+ * would have no effect are refused: if another launcher has determined the nodes or the number of ranks, a
+ * contradiction is usually a launch within a launch. A Slurm step with one task per node is the exception, and becomes
+ * a launcher (slurm_nodes.c). */
 #include <stdlib.h>
 #include <string.h>
 

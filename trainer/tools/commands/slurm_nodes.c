@@ -1,3 +1,7 @@
+/* Whether a task of Slurm is a rank or has to start ranks cannot be read from the environment. It starts ranks if it is
+ * the only one on its node and the config requests several ranks there. If it is a rank, nothing is changed. The run id
+ * of a restarted job has another suffix than "#", which separates attempts of the same start, so that processes of the
+ * earlier start are refused. The port of the meeting point is mapped into dist.port_range if there is one. */
 #define CT_LOG_COMPONENT "slurm"
 #include <stdio.h>
 #include <stdlib.h>

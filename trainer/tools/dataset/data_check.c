@@ -1,3 +1,10 @@
+/* Threads take samples one by one and verify them, that is, decode them completely without resizing. Findings of all
+ * threads go to one list under a lock, and are sorted at the end, so the output does not depend on the threads. A
+ * sample that cannot be read or decoded is a finding; any other error ends the check.
+ *
+ * Reasons begin with a tag, such as "jpeg-truncated: ", by which findings are counted. The reasons of damaged shards
+ * and skipped samples come after a location in the same string, so the string is split at the first part that looks
+ * like a tag. */
 #include "trainer/tools/dataset/data_check.h"
 
 #include <pthread.h>
@@ -41,8 +48,8 @@ void ct_data_findings_release(struct ct_data_findings *f)
 	*f = (struct ct_data_findings){0};
 }
 
-/* Returns the length of the tag in a reason of the form "tag: ...". A tag consists of lower-case letters, digits and
- * '-'. */
+/* Copies the tag of a reason of the form "tag: ...", or "other" if it has none. A tag consists of lower-case letters,
+ * digits and '-'. */
 static void find_tag(const char *reason, char tag[32])
 {
 	size_t n = strspn(reason, "abcdefghijklmnopqrstuvwxyz0123456789-");

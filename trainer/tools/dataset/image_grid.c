@@ -1,3 +1,6 @@
+/* The geometry is computed anew from the fields of the grid for each call, by data/image/grid.h, so there is no second
+ * copy that could differ. The font has the double size if all captions fit then. Images are scaled by repeating or
+ * omitting pixels. Captions are cut between characters. */
 #include "trainer/tools/dataset/image_grid.h"
 
 #include <stdio.h>

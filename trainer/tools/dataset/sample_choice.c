@@ -1,3 +1,8 @@
+/* Samples are sorted by class with a counting sort, which keeps their order within a class. A random sample is drawn by
+ * one step of a Fisher-Yates shuffle, so none is drawn twice. Each draw has a generator of its own, keyed by the class
+ * and the number of the draw; so the images of a class do not change when the number of images, or that of other
+ * classes, does. The number of columns is a multiple of the classes if each class has its own columns; otherwise it
+ * divides the number of classes if possible, or, if the number of images is given, is about its square root. */
 #include "trainer/tools/dataset/sample_choice.h"
 
 #include <stdlib.h>

@@ -1,3 +1,6 @@
+/* Other people will read the report, so what may be secret is removed: variables with suspicious names, in URLs the
+ * user, the password and the query, and the commands of on.*. Only variables that change the behavior of ctrain and its
+ * libraries are listed at all. What cannot be determined is omitted. Of logs, only the end is read. */
 #include "trainer/tools/doctor/bug_report.h"
 
 #include <limits.h>

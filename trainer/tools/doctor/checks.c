@@ -1,3 +1,7 @@
+/* The table determines the order of the findings: causes come before their consequences, so that the first error is
+ * what should be repaired first. A check sees facts only, and nodes that have not reported are skipped for it, except
+ * in checks of all nodes at once. Adding a check means adding a row; its name is set here, after it has run, so it
+ * cannot be wrong. */
 #include "trainer/tools/doctor/checks.h"
 
 #include "trainer/tools/doctor/checks_impl.h"

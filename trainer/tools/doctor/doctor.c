@@ -1,3 +1,6 @@
+/* Doctor has three steps that know nothing of each other: facts are collected, exchanged, and judged. The form for a
+ * run (preflight) omits the exchange and whatever takes long, and judges this node alone. It ends the run for errors,
+ * except for those about the master address (report_preflight). */
 #define CT_LOG_COMPONENT "doctor"
 #include "trainer/tools/doctor/doctor.h"
 

@@ -1,3 +1,11 @@
+/* The nodes join a store like the ranks of a run, with one member per node, so that whatever prevents this also
+ * prevents a run. Then they exchange their facts. Only if all nodes are present, the links are measured, in rounds
+ * (measure_links); no node begins a round before all have finished the one before. Each link is measured twice, and the
+ * better result counts.
+ *
+ * Node 0 creates a locked file in its run directory, and the others look for it: this shows whether the directory is
+ * shared, and whether the file system shares locks. What was created is removed. An error is stored in the cluster and
+ * does not end the command, because the facts that are known are judged anyway. */
 #define CT_LOG_COMPONENT "doctor"
 #include "trainer/tools/doctor/exchange.h"
 

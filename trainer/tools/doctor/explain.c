@@ -1,3 +1,5 @@
+/* One switch has a case for every status, so the compiler warns when a new status has no explanation; checks are
+ * explained by their own table. The page docs/DOCTOR.md is made from the same tables, and a test compares it. */
 #include "trainer/tools/doctor/explain.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* Facts are plain structs, and a table of their members, made by _Generic and offsetof, writes and reads them. A member
+ * that is missing in the table is not exchanged and remains zero on other nodes. Reading checks types and the lengths
+ * of lists, because facts come from other hosts; strings are cut to their fields. All members are required. */
 #include "trainer/tools/doctor/facts_json.h"
 
 #include <stddef.h>

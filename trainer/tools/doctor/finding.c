@@ -1,3 +1,6 @@
+/* Findings are added without a check of memory by the caller: if there is none, a spare finding takes the strings, and
+ * the list remembers the failure. Strings contain names from other hosts, so control characters are escaped. Sorting
+ * moves errors to the front and keeps the order otherwise, since checks are in the order of causes. */
 #include "trainer/tools/doctor/finding.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/* The addresses of a node are tried in this order: the master address for node 0, the address from which the node
+ * reaches the master, loopback within a network namespace, then the others. An address that this host has as well, such
+ * as that of a bridge of containers, would lead to this host and is skipped, unless both nodes are in the same network
+ * namespace. If no address answers, the error of the first one is kept. */
 #include <stdio.h>
 #include <string.h>
 

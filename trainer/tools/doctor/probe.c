@@ -1,3 +1,8 @@
+/* The listener serves one client at a time, with a limit on its time, and answers nothing before it has seen the nonce:
+ * the port is open to everyone. The answer contains the node, because an address may lead to another host than
+ * expected. The difference of the clocks is computed as in NTP, on the assumption that both directions take equally
+ * long. For the speed, the client sends for a while and then waits for the number of bytes that have arrived, so that
+ * data in buffers on the way is not counted before it is there. */
 #include "trainer/tools/doctor/probe.h"
 
 #include <errno.h>
