@@ -1,3 +1,6 @@
+/* A bucket is complete when the last of its gradients is, so its share of the backward pass is the largest one of its
+ * slices. The lines are in the order in which the buckets are reduced. If the run measures all-reduces to choose the
+ * cap, the buckets shown are those of the default, and the output says so. */
 #include "trainer/tools/estimate/plan_buckets.h"
 
 #include <math.h>

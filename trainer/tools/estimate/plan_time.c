@@ -1,3 +1,9 @@
+/* The time of the training is that of a step, which is measured on one rank for about half a second, times the numbers
+ * of the plan. The measured batch may be smaller, so that a step on a CPU stays short; forward and backward pass are
+ * then scaled by the number of samples, the update is not. In later epochs of progressive resizing, they are scaled by
+ * the number of pixels. The evaluation is predicted from the forward pass, in proportion to the FLOPs. What is not the
+ * backward pass or the update counts as forward pass. A measurement that fails only leaves the time unknown, because
+ * the rest of the plan does not need it. The output states what was measured and what is not included. */
 #include "trainer/tools/estimate/plan_time.h"
 
 #include <math.h>

@@ -1,3 +1,8 @@
+/* The memory of a run is not computed by formulas: the net and its programs are compiled as for training, for the
+ * largest images of all epochs, and then not run. If this host has too little memory, activations and workspace are
+ * extrapolated from two smaller batches, since they grow linearly with the batch; the smaller ones are tried in
+ * decreasing size. With a pipeline, one stage at a time is compiled. Objects are created in the order of their
+ * dependencies, and ct_planned_release is called even if only some of them exist. */
 #include "trainer/tools/estimate/planned.h"
 
 #include <math.h>

@@ -1,3 +1,8 @@
+/* The formulas of simulate.h, one function for each algorithm. A cluster with one device per node, or one node, lacks
+ * one kind of link; its terms are omitted, so the link may be unset. The step uses the same division into buckets, and
+ * the same simulation of their order, as the choice of the bucket size at the start of a run (dist/bucket_size.h). A
+ * change is simulated by changing a copy of the work or of the cluster; its gain is relative to the images per second
+ * without it. */
 #include "trainer/tools/estimate/simulate.h"
 
 #include <math.h>

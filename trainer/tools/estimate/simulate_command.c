@@ -1,3 +1,11 @@
+/* The step of one rank is measured, or given by the user; everything else about it (slices, types, batch) comes from a
+ * plan and from nets that are created without programs, so the model may be too large for this host. The batch of a
+ * rank stays the same in all shapes (weak scaling), so batch.global is first divided among the ranks that the config
+ * would start here.
+ *
+ * There are two nets, with gradients in fp32 and in 16 bits, because dist.reduce_dtype=auto depends on the number of
+ * ranks; each shape uses the one that it would have. Changes are simulated for the first shape that does not scale
+ * well. */
 #include "trainer/tools/estimate/simulate_command.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* The table begins with what the prediction assumes; JSON has the same rows and changes. The time of the training is
+ * shown only if the number of steps is known, which it is not if the size of the images changes. */
 #include "trainer/tools/estimate/simulate_print.h"
 
 #include "base/json.h"

@@ -1,3 +1,10 @@
+/* Values of the graph are mapped to values of the exported model: an operation that does nothing in evaluation has no
+ * counterpart, so its users refer to its input (ct__export_values). In ctrain all values have the shape [N,C,H,W], but
+ * in the formats some have rank 2, so for each value it is recorded which one it has (`flat`).
+ *
+ * A file that exists is never replaced, because it may be the only copy of other weights, and a file that could not be
+ * completed is removed. A Python module comes with a file of weights; both are written, or none, unless the weights
+ * file is the one that was exported. Weights of unknown models can be copied, since this needs no graph. */
 #include "trainer/tools/export/export.h"
 
 #include <string.h>

@@ -1,3 +1,8 @@
+/* What describes the model is decided in this order: a config that the user names, the description in the weights file,
+ * unless a KEY=VALUE would change the model or its data, and the config of the run. A config does not contain the
+ * number of outputs, which depends on the data set; it is taken from the weights, because the data set may not exist
+ * here. A run that is still training may delete a checkpoint while it is used, so everything that reads weights goes
+ * through ct_model_source_use, which starts again with another one. */
 #include "trainer/tools/export/source.h"
 
 #include <string.h>

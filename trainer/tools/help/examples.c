@@ -1,3 +1,6 @@
+/* Descriptions and examples for the help pages, by the name of the command. They are not in the table of commands,
+ * because they are long and only the help needs them. Each example is a line; what follows two spaces and '#' is its
+ * explanation. */
 #include <string.h>
 
 #include "trainer/tools/help/help.h"

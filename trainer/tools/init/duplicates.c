@@ -1,3 +1,7 @@
+/* Two images are duplicates if the hashes of their contents are equal, so one sort by hash finds all groups, over both
+ * sets. Within a group, the images of the first set come first. An image of another set than the first one of its group
+ * makes the evaluation too good; other labels within a group are a mistake in the labels. Damaged images are not
+ * compared. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,7 @@
+/* Lists of labels are looked for first, then class directories, and only if there are none, lists in the directory
+ * above, which may belong to other directories. Errors are collected on the way, and the one that explains most is
+ * reported: if there was a file that appears to be a list, why it cannot be used, otherwise that there are no class
+ * directories. Paths must be valid UTF-8, because they go into a YAML file. */
 #include "trainer/tools/init/image_layout.h"
 
 #include <errno.h>

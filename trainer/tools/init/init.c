@@ -1,3 +1,7 @@
+/* Everything is found out before anything is printed or written: layout, facts about a sample of the images, the
+ * device. The recipe then chooses, and the config is written and loaded again, because a config that ctrain refuses
+ * would be a defect of ctrain. What was found and chosen is printed only after that, with the next commands. An
+ * existing file is refused before images are read. */
 #include "trainer/tools/init/init.h"
 
 #include <stdio.h>

@@ -1,3 +1,9 @@
+/* Every CSV file of the directory is tried, except for those whose names mean predictions. Of each file first only the
+ * start is read: other tables may have the same columns, and may be large. A file is a list if the first training image
+ * that it names exists, in the directory or in a directory in it. Of several lists, the one for training and the one
+ * for evaluation are recognized by words in their names, and if this is not unique, the user has to choose. Problems
+ * with files are not errors, but the first one is remembered, and one with a file that has the columns of a list takes
+ * precedence. */
 #include "trainer/tools/init/layout_labels_impl.h"
 
 #include <errno.h>

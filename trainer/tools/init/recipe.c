@@ -1,3 +1,7 @@
+/* The rules depend only on the facts, so the same images give the same config on the same device. Small images get a
+ * small model, few images a larger part for evaluation and more epochs; the learning rate is proportional to the batch
+ * size, with 0.1 for 128 images. The batch is halved until its estimated memory is at most half of that of the
+ * device. */
 #include "trainer/tools/init/recipe.h"
 
 #define FEW_IMAGES 5000

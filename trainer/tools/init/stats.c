@@ -1,3 +1,5 @@
+/* The text shows the first 20 of each kind, and JSON has all of them; both come from the same surveys and duplicates.
+ * Quantiles are computed when they are shown. */
 #include "trainer/tools/init/stats.h"
 
 #include <stdio.h>

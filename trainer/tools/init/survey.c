@@ -1,3 +1,8 @@
+/* Images are read in blocks by a parallel loop, each with results of its own, and the sums over all images are formed
+ * afterwards in the order of the samples, so the result does not depend on the number of threads. Sums within an image
+ * are integers. Each range of the loop has its own decoder and stores its own error; the first one in the order of the
+ * images is reported. An image that cannot be read or decoded is not an error, but is counted as damaged. Every image
+ * has the same weight in the mean, whatever its size. */
 #include "trainer/tools/init/survey.h"
 
 #include <math.h>

@@ -1,3 +1,6 @@
+/* Files are listed as they are named; a file that does not exist becomes an unreadable image later, so one wrong name
+ * does not end a long list. Directories are read depth first in bytewise order, so the output has the same order on
+ * every machine. Links are followed, so the depth is limited. */
 #include "trainer/tools/predict/image_list.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/* Text, JSON lines and CSV are printed as results arrive, so a long list needs no memory for them; JSON is one object,
+ * which is printed at the end. The label of an image is the class whose name its directory has; the accuracy counts
+ * only images with a label. Paths and names of classes come from elsewhere: they are escaped for the terminal, and
+ * quoted for CSV. */
 #define CT_LOG_COMPONENT "predict"
 #include "trainer/tools/predict/output.h"
 

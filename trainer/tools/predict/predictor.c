@@ -1,3 +1,10 @@
+/* The files are a data set for the loader of training, so images are decoded and prepared by several threads, as the
+ * description of the model says. The loader drops unreadable images, so a batch may be shorter than its part of the
+ * list; the index of each sample shows which ones are missing, and results are reported in the order of the list.
+ *
+ * With crops, the loader makes larger squares, out of which the views are cut. The probabilities of the views are
+ * averaged, not the logits. The weights may disappear while a run is training, so the net is built by a function that
+ * can be called again with another checkpoint. */
 #include "trainer/tools/predict/predictor.h"
 
 #include <math.h>
