@@ -1,3 +1,9 @@
+/* Charts are drawn through a canvas with three operations (lines, rectangle, text), so axes, legend and series exist
+ * once for both SVG and pixels. Long series are thinned: each group of neighboring points keeps its lowest and its
+ * highest one, so that peaks remain visible. Ticks are at 1, 2 or 5 times a power of ten, or at powers of ten on a
+ * logarithmic axis, which is used only if the values span a large ratio and are positive. A range without extent gets
+ * some room, so nothing is divided by zero. Stacked bars are drawn from the highest sums to the lowest, one over the
+ * other. */
 #include "trainer/tools/report/chart_impl.h"
 
 #include <math.h>

@@ -1,3 +1,6 @@
+/* Evaluations and steps are matched to epochs by their step numbers. All tables are in the order of steps, so the
+ * search for the next epoch goes on where the last one ended. An evaluation belongs to an epoch only if it has the same
+ * step, whereas the learning rate is that of the last step line before the end of the epoch. */
 #include "trainer/tools/report/csv_impl.h"
 
 #include <math.h>

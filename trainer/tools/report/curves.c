@@ -1,3 +1,8 @@
+/* Makes charts from the tables of the run files. With one run, a chart has a curve for each quantity; with several
+ * runs, a curve for each run, with a color that is the same in all charts, and evaluations are dashed. A curve with
+ * many points is drawn faintly below its exponential moving average, whose bias at the start is corrected. Bars are
+ * stacked by adding up the parts; the series with the largest sums comes first. Fields that a line lacks are NaN, and
+ * are omitted. */
 #include "trainer/tools/report/curves_impl.h"
 
 #include <math.h>

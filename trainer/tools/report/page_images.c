@@ -1,3 +1,6 @@
+/* Images are stored in the page: small ones as PNG, so that pixels remain sharp, larger ones reduced by averaging
+ * blocks of pixels and stored as JPEG. A section begins with its first image, so there is no heading without images.
+ * The filters of the first layer come from the best checkpoint, or from the last one if there is no best one. */
 #include <math.h>
 
 #include "base/file.h"

@@ -1,3 +1,7 @@
+/* The page is complete in memory before it replaces an older one. The files of a run are read once, and the sections
+ * are written from them in a fixed order; those about images and the evaluation exist only in the report of a single
+ * run. If the caller has no data set open, the one of the config is opened, and if this fails, the report has no
+ * images. The curves of the page and of results.png are the same charts with different canvases. */
 #define CT_LOG_COMPONENT "report"
 #include "trainer/tools/report/report.h"
 

@@ -1,3 +1,8 @@
+/* metrics.jsonl is read line by line; lines for steps and evaluations become rows of numbers, because there may be many
+ * of them, and the others remain JSON. A run that was continued has several `run` and `end` lines. If a finished run is
+ * started again, it trains nothing; the two lines of such a start are removed, so that the result is that of the
+ * training. config.yaml is read in the exact form in which ctrain writes it, without a YAML parser, because the origin
+ * of each value is in a comment. */
 #define CT_LOG_COMPONENT "report"
 #include "trainer/tools/report/run_files.h"
 

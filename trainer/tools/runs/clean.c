@@ -1,3 +1,11 @@
+/* Only what ctrain has written is ever removed: all files must match the patterns below, and a run directory with any
+ * other file is kept and reported. The patterns must therefore grow with each file that a run writes. A run is removed
+ * if it has no checkpoint and has failed or was lost; of a finished run, old checkpoints are. A run on another host,
+ * whose lock may not be visible, must also have been silent for a day.
+ *
+ * Time passes between the plan and the removal, while the user decides. So each item is checked again under the lock of
+ * its run: whether the run has written since, has a checkpoint by now, or contains a foreign file. What has changed is
+ * kept. */
 #include "trainer/tools/runs/clean.h"
 
 #include <errno.h>

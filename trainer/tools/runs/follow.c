@@ -1,3 +1,7 @@
+/* The position counts bytes that were read, and an incomplete line waits in `pending` for its rest, so each line is
+ * used once. A run that is continued replaces the file, so a change of the inode, or a file that is shorter than the
+ * position, means that reading has to start again. Lines that are not valid are skipped, since another process is
+ * writing the file. */
 #include "trainer/tools/runs/follow.h"
 
 #include <string.h>

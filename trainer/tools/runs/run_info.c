@@ -1,3 +1,8 @@
+/* The state of a run is derived from what it leaves: the lock, which shows a process that is alive; the `end` line of
+ * its last process; and the time of the last write. The lock of a run on another host may not be visible, so such a run
+ * is taken to be running as long as it has written recently. A run without an `end` line was lost, and one without a
+ * `run` line failed before it began, unless it was started a moment ago. The time of a run is the sum over its
+ * processes, and of one that could not write its end, the time until its last write. */
 #define CT_LOG_COMPONENT "runs"
 #include "trainer/tools/runs/run_info.h"
 

@@ -1,3 +1,7 @@
+/* A condition is parsed before the runs are looked at, so a wrong name is an error even if there are no runs. Values
+ * are compared as numbers if both are numbers, otherwise as strings, where = and != accept patterns. A value that is
+ * unknown fulfills nothing but !=. Runs with equal values, and those with unknown ones, are in the order of their
+ * names, so the output is the same every time. */
 #include "trainer/tools/runs/select.h"
 
 #include <fnmatch.h>

@@ -1,3 +1,7 @@
+/* The table has a column for the best accuracy or, if no run has one, for the best loss. Settings that are the same in
+ * all runs are omitted, so the last column shows what was tried. In a comparison, differences of time and speed are
+ * relative to the first run, others are absolute. Two runs are the same if no setting differs and the digests of their
+ * weights are equal. */
 #include "trainer/tools/runs/show.h"
 
 #include <math.h>

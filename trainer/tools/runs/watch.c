@@ -1,3 +1,11 @@
+/* The lines of metrics.jsonl are turned back into the structs that the run had passed to its console, and a console of
+ * the same kind shows them. A first pass over the file only counts epochs, so that only the last ones are shown at the
+ * start. If the run continues from a checkpoint, its file is replaced and read from the start, and shown_step serves to
+ * skip what has been shown.
+ *
+ * The end is decided by the lock and the lines together. The lock is looked at before the lines, because a run writes
+ * its last line before it unlocks. A run that is neither locked nor at its end may be between two attempts, so it has
+ * some time to begin again; if its lock may not be visible, much more. */
 #include "trainer/tools/runs/watch.h"
 
 #include <math.h>
