@@ -1,4 +1,8 @@
-/* Names and addresses of the nodes. */
+/* Names and addresses of the nodes. A loopback address as the master is right if all nodes are on one host, so the
+ * literal address is accepted, and only a name that stands for one on another node than node 0 is wrong. Equal
+ * addresses on two nodes are an error if one of the nodes uses the address towards the master; otherwise they belong to
+ * a bridge or the like, which a library could choose by mistake. Nodes in the same network namespace and link-local
+ * addresses are not compared. The advice names an address that can be pasted, where a node has one that fits. */
 #include <string.h>
 
 #include "dist/net/net.h"

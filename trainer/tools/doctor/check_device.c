@@ -1,4 +1,6 @@
-/* GPUs: requested, visible and healthy. */
+/* GPUs: requested, visible and healthy. A device error that planning a run would report comes with its own hint, but if
+ * CUDA_VISIBLE_DEVICES is set, it is the more likely cause. A lost GPU is an error even if enough are left, because the
+ * numbers of the others may have changed. */
 #include <string.h>
 
 #include "trainer/tools/doctor/checks_impl.h"

@@ -1,4 +1,6 @@
-/* How the nodes were started, and the environment that they were started with. */
+/* How the nodes were started, and the environment that they were started with. If this node could not join the others,
+ * it has no facts about them, so no missing nodes are listed; and if its port or the master address is wrong, nothing
+ * is said here, because those checks describe the cause. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* Limits of processes, and CPUs. */
+/* Limits of processes, and CPUs. A fact of -1 is unknown and passes. The advice differs in a container, whose limits
+ * are set when it is started, and where the limits of the host do not help. */
 #include <string.h>
 
 #include "trainer/tools/doctor/checks_impl.h"

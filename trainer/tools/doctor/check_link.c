@@ -1,4 +1,7 @@
-/* Connections between the nodes. */
+/* Connections between the nodes: links[i][k] is what node i found when it connected to node k. The speeds have no fixed
+ * limit; a link is slow in comparison to the median of all links, so a slow network that is the same for all nodes is
+ * not reported. Clocks are compared with that of node 0, less the round-trip time, within which the answer may have
+ * been given at any moment. The two directions of a link are separate facts, because firewalls often block only one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

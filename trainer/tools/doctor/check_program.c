@@ -1,4 +1,6 @@
-/* Program, libraries and configuration, which must be equal on all nodes. */
+/* Program, libraries and configuration, which must be equal on all nodes. Node 0 is the reference, so n nodes give at
+ * most n - 1 findings of a kind. Different versions and configurations are errors, different builds of one version and
+ * different libraries are warnings, and a build is not compared where the version differs already. */
 #include <string.h>
 
 #include "trainer/tools/doctor/checks_impl.h"

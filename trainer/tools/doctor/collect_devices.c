@@ -1,4 +1,8 @@
-/* GPUs that are requested, visible, known to the driver, and on the PCI bus. */
+/* GPUs are counted in three places: on the PCI bus (/sys), in the driver (/proc) and in CUDA. A GPU on the bus that the
+ * driver does not list is lost, and is named by its slot; slots are compared without regard to case. The last error of
+ * the driver (Xid) comes from the kernel log, which is read without waiting, and only if there is a GPU. Whether the
+ * devices suffice is asked of the same functions that plan a run (trainer/plan/devices.h), so that doctor and the run
+ * agree, and their message and hint are kept. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* Limits, CPUs and memory of this host, and the program itself. */
+/* Limits, CPUs and memory of this host, and the program itself. Open files are judged by the hard limit, since a run
+ * raises its soft limit itself (trainer/job/limits.h). Space in /dev/shm is needed only for several ranks on this host
+ * that use GPUs, and thus NCCL, or a backend with CT_COMM_DEV_SHM. The configuration becomes a digest of its lines, and
+ * the libraries become one text, so that nodes can compare both as strings. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,4 +1,6 @@
-/* How this process was started, and the environment variables. */
+/* How this process was started, and the environment variables. The rank of the node in Slurm is recorded only in a step
+ * of several nodes, because steps of one node each may be the nodes of a run, and then each of them is node 0 of its
+ * step. Only settings that are not fine and names that nothing reads are kept, as far as they fit in the facts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,8 @@
-/* Names, addresses and interfaces of this host. */
+/* Names, addresses and interfaces of this host. The source address is the one from which the kernel would reach the
+ * master, so it shows the interface that the run will use. The key consists of the boot id and the network namespace:
+ * containers with networks of their own have different keys even on one host, and processes with the same key share
+ * their addresses, which are then no duplicates. The lookups of both names are timed as one. The own name is looked up
+ * only because other libraries publish its address. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>

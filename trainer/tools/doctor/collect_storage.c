@@ -1,4 +1,9 @@
-/* The run directory and the data. */
+/* The run directory and the data. The directory of the run may not exist yet, so its nearest existing parent is
+ * examined and written to. Speeds are measured with at most 8 MiB and about half a second of transfers: writing
+ * includes the sync, and reading begins with a hint to drop the file from the page cache. A speed of 0 means not
+ * measured, never slow. The space that is needed follows from the graph of the model: parameters and states of the
+ * optimizer in fp32, for each checkpoint that is kept and one more, because a new one is written before an old one is
+ * removed. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
