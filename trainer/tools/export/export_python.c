@@ -1,5 +1,11 @@
 /* Writes a Python module with the model as a torch.nn.Module. It needs nothing but PyTorch, and Pillow to read images.
- */
+ * Each operation is a template in its row of the table of operations (nn/graph/op.h), in which words in braces stand
+ * for operands and attributes; a new operation needs a new word here only if it has a new attribute.
+ *
+ * Node i becomes the variable v<i>, also if it is an identity. Modules have the names of the nodes, so that the names
+ * in the state are those of the weights file, which the module reads itself, as fp32. Names of classes and files are
+ * quoted as JSON, whose strings are valid in Python. The reader of images must stay equal to what evaluation does
+ * (resize, center crop), and the normalization belongs to the model, not to the reader. */
 #include <string.h>
 
 #include "trainer/tools/export/export_impl.h"

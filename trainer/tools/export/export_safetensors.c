@@ -1,4 +1,7 @@
-/* Copies weights to a safetensors file: those that evaluation uses, under the names of the parameters. */
+/* Copies weights to a safetensors file: those that evaluation uses, under the names of the parameters. A checkpoint
+ * holds other tensors, too; weights are those whose names begin with the prefix that ct_weights_open has found, and the
+ * prefix is removed. No graph is needed, so models of other origin can be copied. Tensors are read one at a time, while
+ * the file is written, in the order of the source. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,5 +1,12 @@
 /* Writes ONNX files (github.com/onnx/onnx, onnx.proto and Operators.md): one operator per operation of the graph, in
- * the form for inference. Parameters keep their names. */
+ * the form for inference. Parameters keep their names. Operators and attributes are named in the table of operations
+ * (nn/graph/op.h), and how an attribute is written is defined here.
+ *
+ * Messages of protobuf are nested with their lengths in front. The graph, the only large one, is therefore made in two
+ * passes: operations go to a buffer, then add_tensors counts the bytes of the weights, and after the length has been
+ * written, it runs again and appends them. Both passes must give the same bytes. The length also decides whether the
+ * file stays below the 2 GiB that protobuf allows. Values with a slash in their names are not parameters, inputs or
+ * outputs, so they cannot collide with names of nodes. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,7 @@
-/* The configuration and the environment of the runs. */
+/* The configuration and the environment of the runs. A single run shows the keys that were set, and all keys in a part
+ * that can be opened. Several runs are compared: keys that differ come first. The keys are the union over all runs,
+ * since versions of ctrain may have different ones; a key is handled at the first run that has it, so it appears once,
+ * and a run without it counts as different. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,8 @@
-/* The evaluation: confusion matrix, scores of the classes, calibration. */
+/* The evaluation: confusion matrix, scores of the classes, calibration. The matrix is drawn through a canvas
+ * (canvas_impl.h), once as SVG into the page and once as pixels into eval/confusion.png, and only for few classes. Its
+ * rows are shares of their label: the diagonal and mistakes have different colors, and the color of mistakes grows with
+ * the square root, so that rare ones can be seen. A run without an evaluation of classes gives no section, not an
+ * error. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,7 @@
-/* What happened in the runs: starts, restarts, checkpoints, unreadable samples, stragglers and the end. */
+/* What happened in the runs: starts, restarts, checkpoints, unreadable samples, stragglers and the end. Checkpoints
+ * without another event between them share a row, otherwise a long run would show nothing else. Only the last 200 rows
+ * are shown: a first pass from the end counts rows to find where to begin, and the second pass writes them. Both must
+ * agree on what a row is, so both ask checkpoint_follows and describe. */
 #include <math.h>
 #include <string.h>
 

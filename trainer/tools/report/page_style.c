@@ -1,5 +1,7 @@
 /* The style sheet and the script of a report. The script only shows the values at the pointer; without it, the page is
- * complete. k0, f0 ... are the classes of strokes and fills in the order of enum ct__ink. */
+ * complete. k0, f0 ... are the classes of strokes and fills in the order of enum ct__ink, and c0, c1 ... are their
+ * colors: for light, for dark and for print. The light ones exist in raster.c, too. The script reads the values of the
+ * charts from the element `charts` and puts names into the page as text only, never as HTML. */
 #include "trainer/tools/report/html_impl.h"
 
 const char *const ct__page_style =

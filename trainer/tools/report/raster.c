@@ -1,5 +1,7 @@
 /* Draws charts as pixels (canvas_impl.h). Lines are smooth: a pixel is covered according to its distance from the line.
- */
+ * Each segment visits only the pixels of its bounding box, and blend ignores those outside of the image, so charts need
+ * no clipping. Dashes begin anew with each segment. The colors are those of the light style sheet in page_style.c,
+ * which has to change with them. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
-/* Draws charts as SVG elements (canvas_impl.h). */
+/* Draws charts as SVG elements (canvas_impl.h). Colors are classes of the style sheet (k: stroke, f: fill;
+ * page_style.c), so that the same chart is light or dark. Coordinates have one decimal, which keeps pages with long
+ * curves small. Text is escaped, because names of classes and runs are not trusted. */
 #include <stdio.h>
 
 #include "trainer/tools/report/canvas_impl.h"
