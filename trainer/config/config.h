@@ -54,8 +54,6 @@ struct ct_config {
 	enum ct_precision precision;
 	struct {
 		int64_t procs;    /* ranks per node; auto: one per GPU; without GPUs, 2 (1 if there is only one CPU) */
-		bool are_started; /* no key: this process is a rank of another launcher, which determines their number
-				   */
 		char *procs_list; /* ranks on each node, such as "8,2"; "" = same on all nodes */
 		int64_t nodes, min_nodes; /* 1, 0; "2..4" is stored as 4, 2 */
 		int64_t node_rank;        /* 0 */
@@ -197,7 +195,9 @@ struct ct_config {
 		char *epoch_end, *checkpoint, *end, *failure; /* commands; "" = none */
 		double timeout;                               /* seconds, 60 */
 	} on;
-	void *origins; /* for each key, the origin of its value */
+	/* The following fields are not keys. */
+	bool ranks_are_started; /* this process is a rank of another launcher, which determines the number of ranks */
+	void *origins;          /* for each key, the origin of its value */
 };
 
 /* A KEY=VALUE from the command line. Errors and `plan` show `origin`, for example "--procs" or "argument 3". */

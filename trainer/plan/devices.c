@@ -44,7 +44,7 @@ static int ranks_here(const struct ct_config *c)
 	if (!p[0] && c->launch.procs > 0)
 		return (int)c->launch.procs;
 	if (!p[0])
-		return c->launch.are_started ? 0 : least_ranks(c);
+		return c->ranks_are_started ? 0 : least_ranks(c);
 	for (; node > 0 && *p; node--)
 		p += strcspn(p, ",") + (strchr(p, ',') != NULL);
 	return (int)strtol(p, NULL, 10);

@@ -105,9 +105,9 @@ static enum ct_status check_number(const struct ct_cli *cli, const struct ct_con
 enum ct_status ct__identity(const struct ct_cli *cli, struct ct_config *cfg, struct ct_identity *out)
 {
 	CT_TRY(detect(cli, cfg, out));
-	cfg->launch.are_started = out->by != CT_LAUNCHER_NONE && out->by != CT_LAUNCHER_CTRAIN;
+	cfg->ranks_are_started = out->by != CT_LAUNCHER_NONE && out->by != CT_LAUNCHER_CTRAIN;
 	CT_TRY(check_node(cli, cfg, out));
 	CT_TRY(ct__slurm_nodes(cli->sets, cli->n_sets, cfg, out));
-	cfg->launch.are_started = cfg->launch.are_started && out->by != CT_LAUNCHER_NONE;
+	cfg->ranks_are_started = cfg->ranks_are_started && out->by != CT_LAUNCHER_NONE;
 	return out->by == CT_LAUNCHER_NONE ? CT_OK : check_number(cli, cfg, out);
 }
