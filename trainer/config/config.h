@@ -1,6 +1,6 @@
-/* The configuration is one struct, described by one schema table (trainer/config/schema.c). Parsing, range checks,
- * suggestions, `ctrain check`, `ctrain help KEY`, the resolved dump, docs/CONFIG.md and the JSON Schema all use this
- * table.
+/* The configuration is one struct. Its fields and the table that describes them (trainer/config/schema.c) are generated
+ * from one list of keys, trainer/config/keys.def. Parsing, range checks, suggestions, `ctrain check`, `ctrain help
+ * KEY`, the resolved dump, docs/CONFIG.md and the JSON Schema all use this table.
  *
  * Precedence: command line (KEY=VALUE and launch options) > environment > file (later `base:` children win) > default.
  * If two keys exclude each other (batch.global and batch.per_rank), the key from the source with higher precedence is
@@ -43,158 +43,32 @@ struct ct_size_list {
 	} v[16];
 };
 
-/* Strings are owned and never NULL; "" means "not set". A comment that consists only of a value states the default. */
+/* The C type of a key's field, by the type of the key. Strings are owned and never NULL; "" means "not set". */
+#define CT_FIELD_INT int64_t
+#define CT_FIELD_FLOAT double
+#define CT_FIELD_MIB double
+#define CT_FIELD_SECONDS double
+#define CT_FIELD_BOOL bool
+#define CT_FIELD_STR char *
+#define CT_FIELD_ENUM(tag, list) enum tag
+#define CT_FIELD_INTS struct ct_int_list
+#define CT_FIELD_FLOATS struct ct_float_list
+#define CT_FIELD_STRS struct ct_str_list
+#define CT_FIELD_SIZES struct ct_size_list
+
+/* One field for each key, of the same name: the key data.augment.flip is the field data.augment.flip. The list of keys
+ * documents them. */
 struct ct_config {
-	struct {
-		char *dir;    /* default: runs/<name> */
-		char *name;   /* default: file name of the config without .yaml */
-		int64_t seed; /* 1 */
-	} run;
-	char *device; /* auto | cpu | cuda | cuda:N | lazy (for tests) */
-	enum ct_precision precision;
-	struct {
-		int64_t procs;    /* ranks per node; auto: one per GPU; without GPUs, 2 (1 if there is only one CPU) */
-		char *procs_list; /* ranks on each node, such as "8,2"; "" = same on all nodes */
-		int64_t nodes, min_nodes; /* 1, 0; "2..4" is stored as 4, 2 */
-		int64_t node_rank;        /* 0 */
-		char *master_addr;        /* "" = 127.0.0.1, if there is only one node */
-		int64_t master_port;      /* 0 = a free port with one node, 29400 with several nodes */
-		int64_t restarts;         /* 0 */
-		double join_wait;         /* seconds; 15 */
-		char *init;               /* "" | env:// | tcp://host:port | file:///path */
-		char *devices;            /* "" = all; "0,2" */
-		int64_t pipeline;         /* stages of the model; 1 */
-		int64_t threads;          /* compute threads per rank: auto = CPUs / local ranks */
-		bool requeue;             /* requeue the Slurm job when the run has been stopped; true */
-		int64_t stop_before;      /* seconds before the time limit of the Slurm job; auto */
-	} launch;
-	struct {
-		enum ct_model name;
-		struct ct_int_list hidden; /* [512, 256] */
-		double dropout;
-		struct ct_str_list layers;
-		enum ct_cfg_loss loss;
-		double label_smoothing;
-		enum ct_cfg_init init;
-		enum ct_cfg_stem stem;
-		bool zero_gamma;
-		double drop_path;
-		enum ct_cfg_bn bn;
-		char *weights; /* .safetensors file or checkpoint; "": random initial weights */
-		bool strict;   /* true */
-		struct ct_str_list freeze;
-		bool freeze_stats; /* true */
-	} model;
-	struct {
-		enum ct_cfg_data name;
-		char *dir;         /* default: $CTRAIN_DATA/<name> or datasets/<name>; "" for synthetic data */
-		char *train, *val; /* file prefixes, directories or shards; "" = the data set's default; val "none": no
-				      evaluation */
-		char *labels, *val_labels; /* CSV files of imagefolder; "": the directories are the classes */
-		char *labels_image, *labels_class,
-			*labels_split;          /* data.labels.image ...: columns; "": the usual ones */
-		double val_fraction;            /* part of the training images that is used for evaluation; 0 */
-		struct ct_size_list train_size; /* data.train.size; if n is 0: 224 for compressed images, else the size
-						   of the data */
-		int64_t val_size, val_resize;   /* data.val.size, data.val.resize; 0 = derived from other keys */
-		char *classes_file, *index_dir; /* "" = in the directory of the data */
-		int64_t workers;                /* loader threads per rank: auto */
-		int64_t depth;                  /* batches prepared in advance, 4 */
-		enum ct_cfg_on_device on_device;
-		enum ct_cfg_shuffle shuffle;
-		int64_t shuffle_window; /* shards */
-		bool drop_last;         /* false */
-		enum ct_cfg_decode decode;
-		bool exif;
-		int64_t max_pixels;
-		double max_bad;                 /* number of samples; below 1, a fraction of the data set */
-		int64_t n_train, n_val;         /* synthetic sizes */
-		struct ct_int_list shape;       /* synthetic [c,h,w] */
-		int64_t classes, targets;       /* classes: auto */
-		struct ct_float_list mean, std; /* empty = the data set's default */
-		struct {
-			int64_t crop_padding;
-			bool flip;
-			double degrees, translate, scale_min, scale_max, shear;
-			struct ct_float_list area, ratio; /* 2 each */
-			double brightness, contrast, saturation, hue, erasing, mixup, cutmix;
-			int64_t rand_augment, rand_magnitude;
-		} augment;
-	} data;
-	struct {
-		int64_t global, per_rank; /* exactly one of them > 0 */
-		int64_t eval;             /* samples per rank in an evaluation batch, 256 */
-	} batch;
-	struct {
-		enum ct_optim_kind name;
-		double lr, momentum, weight_decay, beta1, beta2, eps, clip_norm, trust;
-		struct ct_str_list lr_factors;
-		bool nesterov, decay_norm_bias;
-		enum ct_cfg_lr_rule lr_rule; /* linear: lr * global batch / lr_base_batch */
-		int64_t lr_base_batch;       /* 256 */
-		double loss_scale;           /* initial; 65536 */
-		int64_t loss_scale_interval; /* 2000 */
-	} optim;
-	struct {
-		enum ct_schedule_kind name;
-		double warmup_epochs, warmup_start, min_lr, gamma, step_epochs, power, pct_start, div_factor,
-			final_div_factor;
-		int64_t warmup_steps;            /* used when > 0 */
-		struct ct_float_list milestones; /* epochs */
-		enum ct_cfg_metric metric;       /* plateau */
-		int64_t patience, cooldown;      /* evaluations: 10, 0 */
-		double threshold;                /* 1e-4 */
-	} schedule;
-	struct {
-		int64_t epochs, max_steps; /* 0 = no limit; at least one of them is not 0 */
-		double target_top1;        /* 0 to 1; 0 = off */
-		struct {
-			int64_t patience; /* evaluations; 0 = off */
-			double min_delta;
-			enum ct_cfg_metric metric;
-		} early_stop;
-		char *resume;       /* auto | never | must | a checkpoint directory */
-		int64_t accumulate; /* 1 */
-		double ema;         /* 0 = off */
-		double eval_every;  /* epochs between evaluations, 1; 0 = only at the end of the run */
-		enum ct_recompute recompute;
-		enum ct_cfg_graph cuda_graph;
-		int64_t graph_steps; /* 0 = automatic */
-		enum ct_autotune autotune;
-		bool deterministic;               /* true */
-		struct ct_str_list class_weights; /* empty, "auto", or one number for each class */
-		char *engine;                     /* auto | onednn | ref | cuda */
-	} train;
-	struct {
-		int64_t every_steps, keep_last;     /* 0 = off; 2 */
-		double every_epochs, every_minutes; /* 1, 0 */
-		bool best, background;              /* true, true */
-	} checkpoint;
-	struct {
-		int64_t every; /* steps between `step` lines in metrics.jsonl, 50 */
-		char *level;   /* info */
-		enum ct_cfg_console console;
-		bool tensorboard; /* true */
-		bool report;      /* true */
-	} log;
-	struct {
-		char *backend;             /* auto | self | shm | gloo | hier | mpi | nccl */
-		double timeout;            /* maximum time in seconds for which a collective waits for a peer, 600 */
-		double rendezvous_timeout; /* 300 */
-		double bucket_mib;         /* 0: a fixed size (ct_plan_bucket_bytes); or CT_CFG_AUTO */
-		double first_bucket_mib;   /* 1 */
-		double straggler_factor;   /* 1.25; 0 = off */
-		int64_t check_weights;     /* interval in steps, 1000; 0 = off */
-		enum ct_cfg_reduce_dtype reduce_dtype;
-		char *iface;
-		char *port_range; /* "" = the system chooses the ports */
-		char *run_id;     /* "" = chosen by the launcher */
-		bool open_network;
-	} dist;
-	struct {
-		char *epoch_end, *checkpoint, *end, *failure; /* commands; "" = none */
-		double timeout;                               /* seconds, 60 */
-	} on;
+	/* clang-format off */
+#define SECTION(path, doc) struct {
+#define END(name) } name;
+/* clang-format on */
+#define KEY(section, field, type, ...) CT_FIELD_##type field;
+#define TOP(field, type, ...) CT_FIELD_##type field;
+#define PART(section, key, field, type, ...) CT_FIELD_##type field;
+#define RANGE(section, field, min, ...) int64_t field, min;
+#include "trainer/config/keys.def"
+
 	/* The following fields are not keys. */
 	bool ranks_are_started; /* this process is a rank of another launcher, which determines the number of ranks */
 	void *origins;          /* for each key, the origin of its value */

@@ -7,18 +7,19 @@
 #include "trainer/config/problems_impl.h"
 #include "trainer/config/yaml_events_impl.h"
 
+/* CT_FIELD_... in trainer/config/config.h are the C types of the fields. */
 enum ct_key_type {
-	CT_KEY_INT,     /* int64_t */
-	CT_KEY_FLOAT,   /* double */
-	CT_KEY_MIB,     /* double, MiB: 4, 4MiB, 512KiB, 1GiB */
-	CT_KEY_SECONDS, /* double: 30, 30s, 500ms, 10min, 1h */
-	CT_KEY_BOOL,    /* bool: true, false */
-	CT_KEY_STR,     /* char * */
-	CT_KEY_ENUM,    /* an enumeration whose values are indexes into choices, or CT_CFG_UNSET */
-	CT_KEY_INTS,    /* struct ct_int_list */
-	CT_KEY_FLOATS,  /* struct ct_float_list */
-	CT_KEY_STRS,    /* struct ct_str_list */
-	CT_KEY_SIZES    /* struct ct_size_list: a number, or [[epoch, number], ...]; lo and hi apply to the numbers */
+	CT_KEY_INT,
+	CT_KEY_FLOAT,
+	CT_KEY_MIB,     /* in MiB: 4, 4MiB, 512KiB, 1GiB */
+	CT_KEY_SECONDS, /* 30, 30s, 500ms, 10min, 1h */
+	CT_KEY_BOOL,    /* true, false */
+	CT_KEY_STR,
+	CT_KEY_ENUM, /* an enumeration whose values are indexes into choices, or CT_CFG_UNSET */
+	CT_KEY_INTS,
+	CT_KEY_FLOATS,
+	CT_KEY_STRS,
+	CT_KEY_SIZES /* a number, or [[epoch, number], ...]; lo and hi apply to the numbers */
 };
 
 enum {
@@ -43,7 +44,8 @@ enum {
 #define CT_CFG_UNSET (-1) /* value of an enumeration key that has no default and was not set */
 #define CT_MAX_TEXT 4096  /* maximum size of a string value in bytes */
 
-/* One row of the schema. */
+/* One row of the schema. trainer/config/keys.def sets the name, type and offset from the name and type of an entry, and
+ * the other members are its columns. */
 struct ct_key {
 	const char *name; /* "optim.lr" */
 	enum ct_key_type type;
