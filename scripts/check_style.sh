@@ -22,7 +22,7 @@ work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
 for directory in base nn data dist infer trainer tests bench; do
-	[ -d "$directory" ] && find "$directory" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
+	[ -d "$directory" ] && find "$directory" -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
 done | LC_ALL=C sort > "$work/files"
 : > "$work/scripts"
 if [ -d tests ]; then

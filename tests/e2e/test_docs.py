@@ -32,9 +32,9 @@ BANNED = re.compile(
     r"colours?|neighbours?|last words|kept index(es)?|whose turn|an? whole number|texts|goodbyes?|greetings?|our (own )?kernels?|DESIGN [0-9])\b",
     re.I,
 )
-PLAIN = ("README.md", "docs/*.md", "configs/*.yaml", "trainer/*.[ch]", "trainer/*/*.[ch]", "trainer/*/*/*.[ch]", "bench/*.[ch]",
-         "base/*.[ch]", "base/*/*.[ch]", "base/*/*/*.[ch]", "dist/*.[ch]", "dist/*/*.[ch]", "dist/*/*/*.[ch]", "dist/*/*/*.cc",
-         "tests/*.[ch]", "tests/base/*.[ch]", "tests/dist/*.[ch]", "tests/nn/*.[ch]", "tests/nn/*/*.[ch]", "tests/data/*.[ch]",
+PLAIN = ("README.md", "docs/*.md", "configs/*.yaml", "trainer/*.[ch]", "trainer/*/*.[ch]", "trainer/*/*/*.[ch]", "trainer/*/*.def",
+         "bench/*.[ch]", "base/*.[ch]", "base/*/*.[ch]", "base/*/*/*.[ch]", "dist/*.[ch]", "dist/*/*.[ch]", "dist/*/*/*.[ch]",
+         "dist/*/*/*.cc", "tests/*.[ch]", "tests/base/*.[ch]", "tests/dist/*.[ch]", "tests/nn/*.[ch]", "tests/nn/*/*.[ch]", "tests/data/*.[ch]",
          "tests/trainer/*.[ch]", "tests/trainer/*/*.[ch]", "tests/golden/*.[ch]", "tests/e2e/*.py", "examples/*.c",
          "data/*.[ch]", "data/*/*.[ch]", "infer/*.[ch]", "infer/*/*.[ch]", "tests/infer/*.[ch]", "nn/*.[ch]", "nn/*/*.[ch]", "nn/*/*/*.[ch]")
 
@@ -44,7 +44,7 @@ def prose(path, text):
     if path.endswith(".py"):
         documented = (node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)))
         return [(node.body[0].lineno, ast.get_docstring(node)) for node in documented if ast.get_docstring(node)]
-    if not path.endswith((".c", ".h", ".cc")):
+    if not path.endswith((".c", ".h", ".def", ".cc")):
         return list(enumerate(text.split("\n"), 1))
     parts = re.finditer(r'/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', text, re.S)
     return [(text.count("\n", 0, m.start()) + 1, re.sub(r"\s*\n[\s*]*", " ", m[0])) for m in parts if " " in m[0]]
