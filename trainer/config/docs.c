@@ -7,7 +7,7 @@
 static const char intro[] =
 	"# Configuration\n"
 	"\n"
-	"<!-- Written by `ctrain config docs > docs/CONFIG.md`; a test checks this. Change trainer/config/schema.c instead. -->\n"
+	"<!-- Written by `ctrain config docs > docs/CONFIG.md`; a test checks this. Change trainer/config/keys.def instead. -->\n"
 	"\n"
 	"One YAML file describes a run: `ctrain CONFIG.yaml`. `ctrain check CONFIG.yaml` reports all mistakes in it at once,\n"
 	"`ctrain config dump CONFIG.yaml --origins` shows every value and where it came from, and `ctrain help KEY` explains\n"

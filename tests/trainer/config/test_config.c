@@ -391,7 +391,18 @@ static void test_row_36_choices(void **state)
 	ct_config_destroy(c);
 }
 
-/* The table itself: fields of the right size, defaults that parse, choices and controllers that exist. */
+/* Returns true if the key is in a section or below another key that is a string, such as data.train. */
+static bool is_below_parent(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	char parent[64];
+
+	snprintf(parent, sizeof(parent), "%.*s", dot ? (int)(dot - name) : 0, name);
+	return !dot || ct__section_exists(parent) || (ct__key_find(parent) && ct__key_find(parent)->type == CT_KEY_STR);
+}
+
+/* The table itself: names below something that exists, defaults that parse, choices and controllers that exist. The
+ * types of fields follow from keys.def. */
 static void test_schema(void **state)
 {
 	(void)state;
@@ -403,6 +414,7 @@ static void test_schema(void **state)
 		size_t controller;
 
 		assert_int_equal(ct__key_index(k->name), i);
+		assert_true(is_below_parent(k->name));
 		assert_true(k->doc && k->doc[strlen(k->doc) - 1] == '.');
 		assert_true(!number || (k->hi > k->lo && k->def));
 		assert_true(!list || k->max_n > 0);

@@ -1,4 +1,4 @@
-/* docs/CONFIG.md and docs/config.schema.json are what the schema table says. After a change of the table:
+/* docs/CONFIG.md and docs/config.schema.json are what trainer/config/keys.def says. After a change of this file:
  *   ctrain config docs --out docs/CONFIG.md && ctrain config schema --out docs/config.schema.json
  * or, without the program: CTRAIN_UPDATE_DOCS=1 test_config_docs. */
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static void expect_file(const char *path, const struct ct_str *want)
 		assert_ok(ct_file_replace(path, ct_str_text(want), want->len));
 	assert_ok(ct_file_read(path, (size_t)1 << 20, &have, &len));
 	if (len != want->len || memcmp(have, want->s, len) != 0)
-		fail_msg("%s is not what trainer/config/schema.c says: see the top of test_config_docs.c", path);
+		fail_msg("%s is not what trainer/config/keys.def says: see the top of test_config_docs.c", path);
 	ct_free(have);
 }
 
