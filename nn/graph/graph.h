@@ -30,9 +30,11 @@
  *   flatten     [C,H,W] -> C*H*W
  *   dropout     keeps an element with probability 1-p and scales it by 1/(1-p); identity in evaluation
  *   drop_path   stochastic depth (Huang et al. 2016), row mode: a row is kept with probability 1-p and scaled by
- * 1/(1-p), or set to zero; identity in evaluation softmax_cross_entropy  loss head: class labels, label smoothing as in
- * torch.nn.CrossEntropyLoss mse         loss head: float targets [C]; mean over C, as in torch.nn.MSELoss output end of
- * a stage that is not the last one (ct_graph_stage), in place of the loss head */
+ *               1/(1-p), or set to zero; identity in evaluation
+ *   softmax_cross_entropy
+ *               loss head: class labels, label smoothing as in torch.nn.CrossEntropyLoss
+ *   mse         loss head: float targets [C]; mean over C, as in torch.nn.MSELoss
+ *   output      end of a stage that is not the last one (ct_graph_stage), in place of the loss head */
 #define CT_OPS(X)                              \
 	X(INPUT, input)                        \
 	X(LINEAR, linear)                      \
