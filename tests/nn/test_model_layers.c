@@ -1,5 +1,6 @@
 #include "nn/models/layers_impl.h"
 
+#include "nn/graph/op.h"
 #include "tests/nn/nn_check.h"
 
 static void assert_window(const struct ct_node *n, int r, int s, int sh, int sw, int ph, int pw, int dh, int dw)
@@ -160,6 +161,25 @@ static void test_open_end(void **state)
 		     CT_CONFIG, "the output of the last layer is 7x8x8, but it must be a vector");
 }
 
+/* MODELS.md describes every layer. */
+static void test_page(void **state)
+{
+	char *page = NULL;
+	size_t len = 0;
+
+	(void)state;
+	assert_ok(ct_file_read(CT_SOURCE_DIR "/docs/MODELS.md", (size_t)1 << 20, &page, &len));
+	for (enum ct_op op = 0; op < CT_N_OPS; op++) {
+		char row[64], with_options[64];
+
+		snprintf(row, sizeof(row), "\n| `%s` |", ct_op_name(op));
+		snprintf(with_options, sizeof(with_options), "\n| `%s ", ct_op_name(op));
+		if (ct_op_info(op)->layer.prefix && !strstr(page, row) && !strstr(page, with_options))
+			fail_msg("docs/MODELS.md has no row for the layer %s", ct_op_name(op));
+	}
+	ct_free(page);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -168,6 +188,7 @@ int main(void)
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_long_text_and_empty_list),
 		cmocka_unit_test(test_open_end),
+		cmocka_unit_test(test_page),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
