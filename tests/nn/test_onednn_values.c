@@ -59,7 +59,7 @@ static void test_norm_pool_choice(void **state)
 				 .partials = (void *)partials};
 
 	(void)state;
-	if (!ct__norm_usable()) {
+	if (!ct__norm_usable(false)) {
 		printf("skipped: this processor has no AVX-512\n");
 		skip();
 	}

@@ -44,7 +44,8 @@ enum ct_status ct__onednn_norm_pool_forward(struct onednn_program *p, int id, bo
 		return CT_OK;
 	ct__onednn_dims(p, id, dims);
 	CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, CT_LANES, &blocked));
-	if (v->kept.src_desc != blocked || p->base.net->opts.sync || node->fixed_stats || !ct__norm_usable()) {
+	if (v->kept.src_desc != blocked || p->base.net->opts.sync || node->fixed_stats ||
+	    !ct__norm_usable(type == CT_DNNL_BF16)) {
 		v->fusion.pool = -1;
 		return CT_OK;
 	}

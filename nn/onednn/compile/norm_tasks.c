@@ -19,16 +19,17 @@
  * are then the same. */
 static enum ct_status knows_layout(struct onednn_program *p, int id, const ct_dnnl_desc *desc, bool *out)
 {
+	const bool usable = ct__norm_usable(ct__dnnl_desc_type(desc) == CT_DNNL_BF16);
 	const ct_dnnl_desc *blocked;
 	int dims[4];
 
 	if (ct__dnnl_desc_ndims(desc) == 2) {
-		*out = ct__norm_usable() && ct__dnnl_desc_is_plain(desc) && ct__dnnl_desc_dims(desc)[1] % CT_LANES == 0;
+		*out = usable && ct__dnnl_desc_is_plain(desc) && ct__dnnl_desc_dims(desc)[1] % CT_LANES == 0;
 		return CT_OK;
 	}
 	ct__onednn_dims(p, id, dims);
 	CT_TRY(ct__dnnl_blocked_of(p->dnnl, ct__dnnl_desc_type(desc), dims, CT_LANES, &blocked));
-	*out = ct__norm_usable() && desc == blocked;
+	*out = usable && desc == blocked;
 	return CT_OK;
 }
 

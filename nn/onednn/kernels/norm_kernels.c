@@ -6,8 +6,8 @@
  *
  * The ReLU's mask is computed again from x, with the same expression as in the forward pass; only with a residual,
  * whose value is not kept, it is stored as bits. Types and fused operations are constants of inlined loops. The file is
- * compiled for AVX-512 and bfloat16 instructions: only stores of bfloat16 use the latter, and the engine refuses
- * precision bf16 without them. */
+ * compiled for AVX-512 and its bfloat16 instructions. Kernels on fp32 must not execute the latter, because they also
+ * run on processors without them; they are the instructions of ct_vec_store. */
 #include "nn/onednn/kernels/norm_kernels.h"
 
 #include <math.h>

@@ -45,7 +45,9 @@ struct ct_norm {
 	float *dgamma, *dbeta; /* [C] */
 };
 
-bool ct__norm_usable(void);
+/* Returns whether this processor has the instructions of the kernels of this directory, for values in fp32 or bfloat16.
+ * Only kernels on bfloat16 use the bfloat16 instructions of AVX-512, which many processors with AVX-512 lack. */
+bool ct__norm_usable(bool bf16);
 size_t ct__norm_scratch_bytes(int n, int channels);
 /* Returns the part of the scratch memory that has room for 2*C + 1 sums. */
 double *ct__norm_scratch_sums(const struct ct_norm *p);
