@@ -1,8 +1,10 @@
 /* The choice of "auto" between communicators that not all ranks may be able to use. Each rank writes an answer to the
  * store: the UUID of its GPU, and why it cannot use nccl, if so. Rank 0 reads all answers and writes the result, which
  * the others wait for. No rank decides by its own answer, because then some ranks would open nccl and others a
- * different communicator. The keys contain how many times this rank has chosen so far, so a choice never reads the
- * answers of an earlier one. */
+ * different communicator. Ranks without a GPU answer, too, because a rank with a GPU does not know that there are any:
+ * with `device: auto`, each host chooses by itself. They need not wait for the result, which their answer determines.
+ * The keys contain how many times this rank has chosen so far, so a choice never reads the answers of an earlier
+ * one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -69,6 +71,37 @@ static enum ct_status judge(const struct ct_world *w, const char *prefix, int64_
 	return st;
 }
 
+/* Publishes the answer of this rank. Writes the prefix of the keys of this choice. */
+static enum ct_status post_answer(struct ct_world *w, const char *scope, const struct answer *own, char *prefix,
+				  size_t len)
+{
+	char key[128];
+
+	CT_TRY(choose_prefix(w, scope, prefix, len));
+	snprintf(key, sizeof(key), "%s/%d", prefix, w->peers[w->id.rank].rank);
+	return ct_store_set(w->store, key, own, sizeof(*own));
+}
+
+static enum ct_status publish(struct ct_world *w, const char *prefix, const char *why)
+{
+	char key[128];
+
+	snprintf(key, sizeof(key), "%s/result", prefix);
+	return ct_store_set(w->store, key, why, strlen(why));
+}
+
+enum ct_status ct__comm_decline_nccl(struct ct_world *w, const struct ct_comm_opts *opts)
+{
+	struct answer own = {.why = "its device is not a GPU"};
+	char prefix[96], why[320];
+
+	CT_TRY(post_answer(w, opts->scope, &own, prefix, sizeof(prefix)));
+	if (w->id.rank > 0)
+		return CT_OK;
+	snprintf(why, sizeof(why), "rank %d: %s", w->peers[0].rank, own.why);
+	return publish(w, prefix, why);
+}
+
 enum ct_status ct__comm_agree_on_nccl(struct ct_world *w, const struct ct_comm_opts *opts, const char *own_why,
 				      char *why, size_t len)
 {
@@ -81,14 +114,12 @@ enum ct_status ct__comm_agree_on_nccl(struct ct_world *w, const struct ct_comm_o
 	CT_TRY(ct_device_info(opts->device, &info));
 	snprintf(own.gpu, sizeof(own.gpu), "%s", info.uuid);
 	snprintf(own.why, sizeof(own.why), "%s", own_why);
-	CT_TRY(choose_prefix(w, opts->scope, prefix, sizeof(prefix)));
-	snprintf(key, sizeof(key), "%s/%d", prefix, w->peers[w->id.rank].rank);
-	CT_TRY(ct_store_set(w->store, key, &own, sizeof(own)));
-	snprintf(key, sizeof(key), "%s/result", prefix);
+	CT_TRY(post_answer(w, opts->scope, &own, prefix, sizeof(prefix)));
 	if (w->id.rank == 0) {
 		CT_TRY(judge(w, prefix, deadline, why, len));
-		return ct_store_set(w->store, key, why, strlen(why));
+		return publish(w, prefix, why);
 	}
+	snprintf(key, sizeof(key), "%s/result", prefix);
 	if (ct_store_get(w->store, key, deadline, &value, &got) < 0)
 		return ct_error_wrap("rank %d has not chosen the communicator", w->peers[0].rank);
 	snprintf(why, len, "%s", value);

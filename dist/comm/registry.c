@@ -2,7 +2,7 @@
  * hosts if one of them has several ranks, and otherwise gloo. With a GPU, it is nccl if all ranks can use it (auto.c),
  * and otherwise one of these, with copies through host memory. All ranks must make the same choice, or they would wait
  * for each other until the timeout. The choice therefore depends only on what all ranks know: the world, and the result
- * that rank 0 publishes. For the same reason, either all ranks or none must pass a GPU. */
+ * that rank 0 publishes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,8 +122,10 @@ static enum ct_status choose(struct ct_world *w, const struct ct_comm_opts *opts
 	char own[256], why[320], note[64];
 
 	*out = w->id.world <= 1 ? "self" : host_backend(w);
-	if (w->id.world <= 1 || !opts->device || strcmp(ct_device_kind(opts->device), "cuda") != 0)
+	if (w->id.world <= 1)
 		return CT_OK;
+	if (!opts->device || strcmp(ct_device_kind(opts->device), "cuda") != 0)
+		return ct__comm_decline_nccl(w, opts);
 	why_not_built(nccl, own, sizeof(own));
 	if (is_built(nccl))
 		snprintf(own, sizeof(own), "%s", nccl->is->available(note, sizeof(note)) < 0 ? ct_error_message() : "");
