@@ -141,8 +141,7 @@ static enum ct_status put_header(ct_tar_writer *w, const char *name, size_t len,
 	return put(w, &h, sizeof(h));
 }
 
-/* "LEN path=NAME\
- * ", where LEN includes its own length. */
+/* Writes a PAX record, "LEN path=NAME" and a newline, where LEN is the length of the record, including LEN itself. */
 static enum ct_status put_pax(ct_tar_writer *w, const char *name, size_t len)
 {
 	size_t rest = len + strlen(" path=\n"), digits = 1;
