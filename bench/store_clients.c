@@ -3,8 +3,10 @@
  * usage: store_clients HOST PORT WORLD FIRST COUNT
  *
  * Reads commands from standard input and answers each with one line of JSON. The times are seconds on the monotonic
- * clock of the host. join     all ranks of this process join the run; rank 0 serves the store aux      all open the
- * second connection, that of the watchdog agree    all compare values, as before the first step; this is also a barrier
+ * clock of the host.
+ *   join     all ranks of this process join the run; rank 0 serves the store
+ *   aux      all open the second connection, that of the watchdog
+ *   agree    all compare values, as before the first step; this is also a barrier
  *   watch    all wait for a failure; answers when all of them wait; "watch but last": all except the last one
  *   drop     the last rank of this process loses its connections, as if it had been killed
  *   collect  waits until all ranks that watch have received the failure

@@ -4,7 +4,7 @@
  *            written as plain loops)
  *   net      one model on one engine: flat arenas of parameters, gradients and buffers, in the engine's own layout
  *   program  a net compiled for a batch size N and a mode (training or evaluation); the programs of a net share its
- * arenas
+ *            arenas
  *
  * Work is posted. Each function that runs a program or changes an arena posts its work to the engine's stream and
  * returns. The stream runs the work in order (base/device/device.h). On the CPU device, the work is done when the

@@ -1,6 +1,5 @@
 /* libctrain_infer: applies models that ctrain has trained, on the CPU. A model is one file: the weights that `ctrain
- * export
- * --out model.safetensors` writes, or model.safetensors of a checkpoint. docs/EXPORT.md has an example.
+ * export --out model.safetensors` writes, or model.safetensors of a checkpoint. docs/EXPORT.md has an example.
  *
  *   ctrain_model    the file in memory. It does not change, so any number of threads may use it.
  *   ctrain_session  what one computation needs. Only one thread at a time may use a session; use one per thread.

@@ -18,14 +18,17 @@
  * CT_LOSS_SCALE_MIN, this update and all later ones change nothing.
  *
  * For large batches, there are two more optimizers. g is the gradient after clipping, and |x| is the L2 norm of one
- * parameter tensor: LARS  You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, in the form of
- * NVIDIA Apex (LARC without clipping): SGD with momentum, in which the learning rate multiplies the momentum buffer. As
- * the gradient, it uses q (g + weight_decay w),   q = trust |w| / (|g| + weight_decay |w| + 1e-8) or g itself if |w| or
- * |g| is 0 LAMB  You et al., "Large batch optimization for deep learning", 2020, algorithm 2 with phi(z) = z: u = m' /
- * (sqrt(v') + eps) + weight_decay w,   w -= lr |w| / |u| u m' and v' are the bias-corrected moments of Adam. If |w| or
- * |u| is 0, then w -= lr u These formulas apply to the weights of linear and convolution layers. Biases and batch-norm
- * parameters have neither a trust ratio nor weight decay. They are updated by plain SGD with momentum (LARS) or by Adam
- * (LAMB). */
+ * parameter tensor:
+ *   LARS  You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017, in the form of NVIDIA Apex
+ *         (LARC without clipping): SGD with momentum, in which the learning rate multiplies the momentum buffer. As the
+ *         gradient, it uses
+ *             q (g + weight_decay w),   q = trust |w| / (|g| + weight_decay |w| + 1e-8)
+ *         or g itself if |w| or |g| is 0
+ *   LAMB  You et al., "Large batch optimization for deep learning", 2020, algorithm 2 with phi(z) = z:
+ *             u = m' / (sqrt(v') + eps) + weight_decay w,   w -= lr |w| / |u| u
+ *         m' and v' are the bias-corrected moments of Adam. If |w| or |u| is 0, then w -= lr u
+ * These formulas apply to the weights of linear and convolution layers. Biases and batch-norm parameters have neither a
+ * trust ratio nor weight decay. They are updated by plain SGD with momentum (LARS) or by Adam (LAMB). */
 #ifndef CT_NN_OPTIM_OPTIM_H
 #define CT_NN_OPTIM_OPTIM_H
 

@@ -4,7 +4,8 @@
  * decides nothing of this. It consists of
  *
  *   memory.c    device memory: a reserved range of addresses that is inaccessible except while it is open. New and
- * freed memory is filled with a byte that is a NaN in every floating-point type, and each block is followed by a guard;
+ *               freed memory is filled with a byte that is a NaN in every floating-point type, and each block is
+ *               followed by a guard;
  *   queue.c     streams, the operations that wait in them, and moments, which order streams;
  *   schedule.c  chooses, in an order that the seed determines, the stream that runs next while the host waits;
  *   capture.c   captures: posted work becomes nodes of a graph, and events become its edges;

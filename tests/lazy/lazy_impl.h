@@ -16,7 +16,7 @@
  * - A copy or fill is rejected if it extends beyond a block, or if it uses host memory that was not allocated with
  *   ct_device_host_alloc.
  * - A recording is a graph of operations. When it is posted, its operations run in a random order that respects only
- * the order of the streams during the recording, and events.
+ *   the order of the streams during the recording, and events.
  * - Posted functions must not use the device. Only one thread may use the device.
  *
  * Freeing memory or destroying a stream first runs posted work, for at most 10 seconds. If the work has not finished

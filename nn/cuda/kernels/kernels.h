@@ -117,9 +117,10 @@ struct ct__k_bias_backward_args {
 cudaError_t ct__k_bias_backward(const struct ct__k_bias_backward_args *a, cudaStream_t s);
 
 /* Folds a batch norm into the layer before it, for evaluation:
- *     w_out[k] = w[k] * gamma[k] / sqrt(var[k] + eps)    bias_out[k] = beta[k] + (bias[k] - mean[k]) * gamma[k] /
- * sqrt(var[k] + eps) w: fp32 [kp, row], w_out of `type`. bias (NULL: zeros), gamma and beta: fp32 [kp]; mean and var:
- * fp32 [k]; bias_out: [kp] of bias_type. The results of padding (k to kp - 1) are zero. */
+ *     w_out[k] = w[k] * gamma[k] / sqrt(var[k] + eps)
+ *     bias_out[k] = beta[k] + (bias[k] - mean[k]) * gamma[k] / sqrt(var[k] + eps)
+ * w: fp32 [kp, row], w_out of `type`. bias (NULL: zeros), gamma and beta: fp32 [kp]; mean and var: fp32 [k]; bias_out:
+ * [kp] of bias_type. The results of padding (k to kp - 1) are zero. */
 struct ct__k_fold_args {
 	const float *w, *bias, *gamma, *beta, *mean, *var;
 	void *w_out, *bias_out;

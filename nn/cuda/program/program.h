@@ -4,10 +4,11 @@
  * A task is a kernel with its arguments, an execution plan of cuDNN, or a copy. The passes of a compilation are, in
  * order:
  *
- *     compile/   appends tasks. Arguments that point to memory of the program are references to buffers.
+ *     compile/           appends tasks. Arguments that point to memory of the program are references to buffers.
  *     nn/memory_plan.h   assigns a place in memory to each buffer, which is live from the first to the last task that
- * uses it program/bind.c     writes addresses into the arguments of tasks run/       posts the tasks to the engine's
- * stream
+ *                        uses it
+ *     program/bind.c     writes addresses into the arguments of tasks
+ *     run/               posts the tasks to the engine's stream
  *
  * Activations are NHWC with the channels padded to a multiple of 16 bytes (kernels/kernels.h). The padding of
  * activations, parameters and gradients is zero. A flattened value keeps its spatial layout: the columns of the weights

@@ -4,7 +4,8 @@
  *   context  oneDNN's engine and stream; owns all descs and prims until it is closed
  *   desc     dimensions, element type and layout of a tensor. Interned: equal descs have the same address
  *   prim     an operation on descs with the implementation that oneDNN chose. Interned by its spec, compiled on first
- * use call     a prim with the addresses of its arguments, ready to run; owned by the caller
+ *            use
+ *   call     a prim with the addresses of its arguments, ready to run; owned by the caller
  *
  * Prims and calls keep no data between runs, and the caller provides scratchpads. A context may be used by one thread
  * at a time. Its calls run on as many threads as ct_parallel_use_threads has set for that thread. Errors: CT_NOMEM, or

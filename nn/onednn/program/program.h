@@ -1,10 +1,12 @@
 /* A compiled program of the oneDNN engine. A compilation builds it in the following passes.
  *
- *   fuse     (compile/fuse.h)    decides which nodes of the graph are computed together        fills value.fusion,
- * value.fold lower    (compile/compile.h) lets primitives choose layouts and appends tasks              fills the rest
- * of value memory   (nn/memory_plan.h)  assigns every buffer a place in the arena                     fills
- * buffer.offset, memory bind     (program/bind.h)    turns buffers and parameters of tasks into addresses fills
- * task.ptr, task.call, binding run      (run/run.h)         executes the tasks uses pass
+ *   fuse     (compile/fuse.h)     decides which nodes of the graph are computed together; fills value.fusion and
+ *                                 value.fold
+ *   lower    (compile/compile.h)  lets primitives choose layouts and appends tasks; fills the rest of value
+ *   memory   (nn/memory_plan.h)   assigns every buffer a place in the arena; fills buffer.offset and memory
+ *   bind     (program/bind.h)     turns buffers and parameters of tasks into addresses; fills task.ptr, task.call and
+ *                                 binding
+ *   run      (run/run.h)          executes the tasks; uses pass
  *
  * A program is a list of tasks, first those of the forward pass, then those of the backward pass. Tasks refer to
  * buffers by number. A buffer is live from the first to the last task that has it as an argument. docs/ONEDNN.md has an

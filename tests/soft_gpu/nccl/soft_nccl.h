@@ -11,7 +11,7 @@
  *   any other use of the communicator fails with ncclInvalidArgument. Here, the operation is posted by a call of
  *   ncclCommGetAsyncError, the first to the third one, so that a program that does not call it never posts anything.
  * - After ncclCommAbort, operations that wait for other ranks end when their stream has its next turn. Their results
- * are NaN.
+ *   are NaN.
  * - A rank that has ended is not noticed, unless SOFT_NCCL_LOST is "error".
  * - ncclCommFinalize, ncclCommDestroy and ncclCommAbort of a blocking communicator wait forever for graphs that contain
  *   its operations; here, this ends the process with a message. A communicator that does not block stays in progress

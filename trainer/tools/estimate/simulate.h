@@ -5,7 +5,7 @@
  * - RING: 2 (p-1) messages of n/p bytes (Thakur, Rabenseifner, Gropp 2005), of which 2 (N-1) pass a link between nodes
  *   (NCCL, src/graph/tuning.cc). The slowest link of the ring determines the bandwidth.
  * - TREE: NCCL's double binary tree: up and down through M-1 devices and log2 N nodes; each link carries n bytes in
- * each direction, at 0.92 of its bandwidth.
+ *   each direction, at 0.92 of its bandwidth.
  * - FASTEST: the faster one of RING and TREE, as NCCL chooses.
  * - HIER: a reduction within each node, a ring of the nodes, and a broadcast within each node (dist/comm/gloo/hier.c);
  *   for one node, as RING.
