@@ -301,7 +301,7 @@ static void cmyk_to_rgbx(uint8_t *p, int n)
 	}
 }
 
-/* Reads window.h rows of the crop into j->rows. May call longjmp. */
+/* Reads the rows of the crop into j->rows. May call longjmp. */
 static void read_rows(ct_jpeg *j, struct ct_box window, size_t pitch)
 {
 	JSAMPROW rows[ROWS_A_CALL];

@@ -35,8 +35,7 @@ enum ct_bad_sample {
 struct ct_loader_opts {
 	struct ct_sampler sampler;
 	struct ct_transform transform;      /* images only */
-	const struct ct_loader_size *sizes; /* copied; sorted by epoch. n_sizes 0: transform.h and transform.w in all
-					     * epochs */
+	const struct ct_loader_size *sizes; /* copied; sorted by epoch. n_sizes 0: always the size in transform */
 	int n_sizes;
 	/* Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019) of rows 2k and 2k+1 of the global batch. The values
 	 * are those of alpha: the share of each pair is drawn from Beta(alpha, alpha). 0: off. If both are on, one of

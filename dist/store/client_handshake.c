@@ -1,9 +1,9 @@
-/* The client's side of the handshake: both sides prove that they know the secret of the run (proof.h). The order is
- * HELLO with the client's nonce, the server's challenge, the client's proof, the server's proof, READY. Until the
- * server's proof is valid, its input is limited to the size of a handshake, and nothing that it sends is used, except
- * for the reason of a refusal. READY ends a time in which the server treats the end of the connection not as a failure,
- * because the client may have stopped waiting. A failure record may follow the welcome at once; its bytes stay in the
- * buffer for call.c. */
+/* The client's side of the handshake: both sides prove that they know the secret of the run (dist/net/proof.h). The
+ * order is HELLO with the client's nonce, the server's challenge, the client's proof, the server's proof, READY. Until
+ * the server's proof is valid, its input is limited to the size of a handshake, and nothing that it sends is used,
+ * except for the reason of a refusal. READY ends a time in which the server treats the end of the connection not as a
+ * failure, because the client may have stopped waiting. A failure record may follow the welcome at once; its bytes stay
+ * in the buffer for call.c. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>

@@ -3,11 +3,12 @@
  * milliseconds when a rank is lost.
  *
  * Handshake: the client and the server exchange nonces. The client sends the run id, the number of ranks, its member
- * number, its host and its pid, with a proof that it knows the secret (proof.h), and the server answers with a proof of
- * its own. The secret itself is never sent. The server checks the client's proof first. A client that is not ctrain,
- * has a wrong token or belongs to another run is refused with a reason, and the server logs a warning with the number
- * of refused clients. Only a client with the right token learns the run's id. Limits: 256 bytes per key, 16 MiB per
- * value, 16,384 connections, 64 MiB in total. docs/DISTRIBUTED.md describes the wire format. Every call has a deadline.
+ * number, its host and its pid, with a proof that it knows the secret (dist/net/proof.h), and the server answers with a
+ * proof of its own. The secret itself is never sent. The server checks the client's proof first. A client that is not
+ * ctrain, has a wrong token or belongs to another run is refused with a reason, and the server logs a warning with the
+ * number of refused clients. Only a client with the right token learns the run's id. Limits: 256 bytes per key, 16 MiB
+ * per value, 16,384 connections, 64 MiB in total. docs/DISTRIBUTED.md describes the wire format. Every call has a
+ * deadline.
  *
  * Failure: when a member's connection ends without BYE, or a member reports a failure, the server creates the run's
  * failure record. Only the first failure counts. The server sends the record to all watchers immediately. When the

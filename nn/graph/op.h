@@ -46,12 +46,13 @@ enum ct_identity { CT_IDENTITY_NEVER, CT_IDENTITY_IN_EVALUATION, CT_IDENTITY_OF_
 struct ct_op_export {
 	enum ct_rank takes, gives;
 	enum ct_identity identity;
-	/* The operator of ONNX, and the names of its attributes (trainer: onnx.c has a table of them), such as
-	 * "BatchNormalization epsilon". Its inputs are those of the node, then its parameters, then its buffers. NULL
-	 * if the operation is omitted in evaluation. */
+	/* The operator of ONNX, and the names of its attributes (trainer/tools/export/onnx.c has a table of them), such
+	 * as "BatchNormalization epsilon". Its inputs are those of the node, then its parameters, then its buffers.
+	 * NULL if the operation is omitted in evaluation. */
 	const char *onnx;
-	/* The expression of PyTorch. Words in braces stand for operands and attributes (trainer: export_python.c has a
-	 * table of them), such as "F.relu({x})". NULL if the operation has a module. */
+	/* The expression of PyTorch. Words in braces stand for operands and attributes
+	 * (trainer/tools/export/export_python.c has a table of them), such as "F.relu({x})". NULL if the operation has
+	 * a module. */
 	const char *python;
 	const char *python_module; /* how to create the module, such as "nn.Linear({features}, {k})"; NULL: none */
 };

@@ -1,4 +1,4 @@
-"""scripts/get_mnist.sh and get_cifar.sh against servers on this machine: whole, interrupted, damaged and absent downloads; scripts/sum_tests.py."""
+"""scripts/get_mnist.sh and scripts/get_cifar.sh against servers on this machine: whole, interrupted, damaged and absent downloads; scripts/sum_tests.py."""
 
 import functools
 import hashlib

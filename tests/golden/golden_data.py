@@ -51,7 +51,7 @@ def fill_labels(which, n, k):
 
 
 def init_parameters(model, seed, vary_norms=False):
-    """ct_net_init(CT_INIT_PYTORCH, seed); with vary_norms batch norms as vary_norms() of nn_check.c."""
+    """ct_net_init(CT_INIT_PYTORCH, seed); with vary_norms batch norms as vary_norms() of tests/nn/nn_check.c."""
     norms = {name for name, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)}
     fan_in = {name: m.weight[0].numel() for name, m in model.named_modules() if isinstance(m, (nn.Conv2d, nn.Linear))}
     with torch.no_grad():

@@ -50,7 +50,7 @@ enum ct_status ct__gloo_run(ct_gloo *g, const struct ct_gloo_op *op) CT_MUST_CHE
 enum ct_status ct__gloo_start(ct_gloo *g, const struct ct_gloo_op *op, ct_gloo_message **out) CT_MUST_CHECK;
 enum ct_status ct__gloo_finish(ct_gloo *g, ct_gloo_message *m) CT_MUST_CHECK;
 
-/* The table that the shared object exports as ct_gloo_module. Only load.c uses it. */
+/* The table that the shared object exports as ct_gloo_module. Only gloo_load.c uses it. */
 struct ct_gloo_engine;
 struct ct_gloo_module {
 	struct ct_module_head head;

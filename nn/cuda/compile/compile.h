@@ -18,7 +18,7 @@ void ct__cuda_fuse(struct cuda_program *p);
 enum ct_status ct__cuda_compile_forward(struct cuda_program *p) CT_MUST_CHECK;
 enum ct_status ct__cuda_compile_backward(struct cuda_program *p) CT_MUST_CHECK;
 
-/* Append the tasks of a group with a layer, or with a norm and no layer (layer.c, norm.c). */
+/* Append the tasks of a group with a layer, or with a norm and no layer (layer.c, cuda_norm.c). */
 enum ct_status ct__cuda_forward_layer(struct cuda_program *p, const struct cuda_group *g) CT_MUST_CHECK;
 enum ct_status ct__cuda_backward_layer(struct cuda_program *p, const struct cuda_group *g) CT_MUST_CHECK;
 enum ct_status ct__cuda_forward_norm(struct cuda_program *p, const struct cuda_group *g) CT_MUST_CHECK;

@@ -1,4 +1,4 @@
-/* Functions outside norm.c that lower norms. */
+/* Functions outside norm_tasks.c that lower norms. */
 #ifndef CT_NN_ONEDNN_COMPILE_NORM_IMPL_H
 #define CT_NN_ONEDNN_COMPILE_NORM_IMPL_H
 

@@ -1,5 +1,5 @@
 /* The table of operations, and the functions that lower the operations without weights: pooling, ReLU, sum, dropout and
- * losses. layer.h, norm.h and drop_path.h declare the others. */
+ * losses. layer.h, norm_tasks.h and drop_path.h declare the others. */
 #ifndef CT_NN_ONEDNN_COMPILE_OPS_H
 #define CT_NN_ONEDNN_COMPILE_OPS_H
 

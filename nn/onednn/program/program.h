@@ -183,7 +183,7 @@ struct onednn_layout {
 	bool gone;
 };
 
-/* The implementation of a norm: oneDNN, kernels/norm.h, or the loops of the reference engine (nn/host). */
+/* The implementation of a norm: oneDNN, kernels/norm_kernels.h, or the loops of the reference engine (nn/host). */
 enum onednn_norm { ONEDNN_NORM_LIBRARY, ONEDNN_NORM_OWN, ONEDNN_NORM_REFERENCE };
 
 /* What the forward pass of a node keeps for its backward pass. */

@@ -4,7 +4,7 @@
 
 #include "nn/onednn/program/program.h"
 
-/* norm.c: batch norm in all implementations except oneDNN's, and drop path. */
+/* run_norm.c: batch norm in all implementations except oneDNN's, and drop path. */
 enum ct_status ct__onednn_run_norm(struct onednn_program *p, const struct onednn_task *t) CT_MUST_CHECK;
 void ct__onednn_run_norm_pool(const struct onednn_program *p, const struct onednn_task *t);
 /* fold.c */

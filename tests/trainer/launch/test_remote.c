@@ -1,4 +1,4 @@
-/* `ctrain launch`: lists of hosts, and the commands that are run on them. test_ssh.py runs them over ssh. */
+/* `ctrain launch`: lists of hosts, and the commands that are run on them. tests/e2e/test_ssh.py runs them over ssh. */
 #include "tests/pause.h"
 #include "tests/trainer/tmpdir.h"
 

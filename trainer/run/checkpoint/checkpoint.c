@@ -1,4 +1,4 @@
-/* Saves checkpoints. find.c and load.c read them. */
+/* Saves checkpoints. find.c and load_checkpoint.c read them. */
 #define CT_LOG_COMPONENT "ckpt"
 #include "trainer/run/checkpoint/checkpoint.h"
 

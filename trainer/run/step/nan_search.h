@@ -1,4 +1,4 @@
-/* The search for the first value that is not finite, on one rank. Private to nan_report.c. */
+/* The search for the first value that is not finite, on one rank. Private to trainer/run/diagnose/nan_report.c. */
 #ifndef CT_TRAINER_RUN_STEP_NAN_SEARCH_H
 #define CT_TRAINER_RUN_STEP_NAN_SEARCH_H
 
