@@ -2,6 +2,7 @@
 """Plants defects in the kernels and in the graphs of the CUDA engine, one at a time, and reports which of them the tests find.
 
     planted.py [WORD...]     the defects whose file or name contains one of the words; without words, all of them
+    planted.py --check       plants none, but checks the table: that each defect can be planted, and that each kernel has one
 
 The defects are planted in a copy of the source tree in build/planted, where the tests of the software GPU are built. The copy is kept, so that
 the next call builds only what has changed. Ends with 1 if a defect is missed, or if a kernel has no defect in the table.
@@ -19,7 +20,8 @@ LIMIT = 600  # seconds of a test program
 SKIPPED = 77
 KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(")
 
-# {file: [(kernel or subject, text that is in the file once, what replaces it, the test of tests/nn/cuda that must fail)]}
+# {file: [(kernel or subject, string that is in the file once, what replaces it, the test of tests/nn/cuda that must fail)]}
+# Whitespace in the string stands for any whitespace, so that the formatter may wrap the code.
 DEFECTS = {
     "nn/cuda/kernels/arena.cu": [
         ("arena", "x + y;", "x - y;", "arena_kernels"),
@@ -70,6 +72,7 @@ DEFECTS = {
     "nn/cuda/kernels/input.cu": [
         ("input", "(row * a.h * a.w + pixel) * a.c + c", "(row * a.h * a.w + pixel) * a.cp + c", "kernels"),
         ("input: floats", "(row * a.c + c) * a.h * a.w + pixel", "(row * a.h * a.w + pixel) * a.c + c", "kernels"),
+        ("output", "(row * plane + pixel) * a.cp + c", "(row * plane + pixel) * a.c + c", "stage"),
     ],
     "nn/cuda/kernels/loss.cu": [
         ("rows", "- each * class_weight(a, j)", "", "kernels"),
@@ -95,7 +98,8 @@ DEFECTS = {
         ("apply", "y += to_float(r.v[j]);", "", "layer_kernels"),
         ("apply: ReLU", "from_float<T>(a.relu ? relu(y) : y)", "from_float<T>(y)", "layer_kernels"),
         ("backward_data", "- sum[j] - from_mean * slope[j]", "- sum[j]", "layer_kernels"),
-        ("backward_data: padding", "const bool real = c < a.c;\n\n\t\tsum[j]", "const bool real = c + 1 < a.c;\n\n\t\tsum[j]", "layer_kernels"),
+        ("backward_data: fixed statistics", "c < a.c && !a.fixed;", "c < a.c;", "freeze"),
+        ("backward_data: padding", "const bool real = c < a.c &&", "const bool real = c + 1 < a.c &&", "layer_kernels"),
     ],
     "nn/cuda/kernels/normalize.cuh": [
         ("normalize", "/ 255.0f - mean", "/ 256.0f - mean", "kernels"),
@@ -118,7 +122,7 @@ DEFECTS = {
         ("decide: loss scale", "s.scale *= 0.5f;", "", "update_kernels"),
         ("lars_sums", "w2 += w * w;", "w2 += w;", "update_kernels"),
         ("lamb_moments", "u2 += (double)u * (double)u;", "u2 += (double)u;", "update_kernels"),
-        ("factors", "s.decay ? (float)a.weight_decay : 0.0f", "(float)a.weight_decay", "update_kernels"),
+        ("factors", "s.decay && l2 ? (float)a.weight_decay : 0.0f", "l2 ? (float)a.weight_decay : 0.0f", "update_kernels"),
         ("factors: LARS", "f->clip = (float)(q * (double)clip);", "", "update_kernels"),
         ("apply", "a.nesterov ? d + momentum * buffer : buffer", "buffer", "update_kernels"),
         ("apply: AdamW", "* c.inverse_sqrt_bias2 + c.eps);\n}\n\nstatic __global__ void apply", " + c.eps);\n}\n\nstatic __global__ void apply",
@@ -170,7 +174,7 @@ DEFECTS = {
         ("stride of a pool", ".stride_h = win->stride_h", ".stride_h = win->stride_w", "engine"),
         ("kind of a pool", ".average = node->op != CT_OP_MAX_POOL", ".average = node->op == CT_OP_AVG_POOL", "engine"),
         ("label smoothing", ".smoothing = node->label_smoothing", ".smoothing = 0", "engine"),
-        ("key of a dropout", ".node = id,", ".node = 0,", "engine"),
+        ("key of a dropout", ".node = node->origin,", ".node = 0,", "engine"),
         ("kind of a sum", "relu ? CT__K_ADD_RELU : CT__K_ADD", "CT__K_ADD", "engine"),
     ],
     "nn/cuda/compile/backward.c": [
@@ -231,14 +235,19 @@ def fails(test):
     return done.returncode != 0, re.sub(r"^ERROR: |^\[  ERROR   \] --- ", "", said[0])[:150] if said else f"it ends with {done.returncode}"
 
 
+def places(old, source):
+    """The ranges of the source that are equal to the string of the table."""
+    pattern = r"\s+".join(re.escape(word) for word in re.split(r"\s+", old))
+    return [match.span() for match in re.finditer(pattern, source)]
+
+
 def judge(file, old, new, test):
     """Plants one defect. Returns "found", "missed" or "wrong", and the reason."""
     path = os.path.join(COPY, file)
     source = read(path)
-    n = source.count(old.encode())
-    if n != 1:
-        return "wrong", f"the text is in the file {n} times"
-    write(path, source.replace(old.encode(), new.encode()))
+    text = source.decode()
+    (begin, end), = places(old, text)
+    write(path, (text[:begin] + new + text[end:]).encode())
     try:
         why = build(test)
         if why:
@@ -249,21 +258,57 @@ def judge(file, old, new, test):
         write(path, source)
 
 
-def check_kernels():
-    """Each kernel has a defect."""
+def check_table(defects):
+    """Yields what is wrong with a table."""
+    for file, rows in defects.items():
+        path = os.path.join(ROOT, file)
+        source = read(path).decode() if os.path.isfile(path) else None
+        if source is None:
+            yield f"{file}: this file does not exist"
+            continue
+        for subject, old, new, test in rows:
+            n = len(places(old, source))
+            if n != 1:
+                yield f"{file}: {subject}: the string is in the file {n} times, not once: {old}"
+            if old == new:
+                yield f"{file}: {subject}: the defect changes nothing"
+            if not any(os.path.isfile(os.path.join(os.path.dirname(__file__), name)) for name in (f"test_{test}.c", f"test_cuda_{test}.c")):
+                yield f"{file}: {subject}: there is no test {test}"
     folder = os.path.join(ROOT, "nn", "cuda", "kernels")
     for name in sorted(n for n in os.listdir(folder) if n.endswith(".cu")):
-        rows = DEFECTS.get(f"nn/cuda/kernels/{name}", [])
+        rows = defects.get(f"nn/cuda/kernels/{name}", [])
         for kernel in KERNEL.findall(read(os.path.join(folder, name)).decode()):
             if not any(subject.split(":")[0] == kernel for subject, *_ in rows):
-                sys.exit(f"planted: the kernel {kernel} of {name} has no defect in the table")
+                yield f"nn/cuda/kernels/{name}: the kernel {kernel} has no defect in the table"
+
+
+def self_check():
+    """Whether check_table finds what can be wrong."""
+    arena = "nn/cuda/kernels/arena.cu"
+    row = DEFECTS[arena][0]
+    wrong = [
+        ({"nn/cuda/kernels/none.cu": [row]}, "this file does not exist"),
+        ({arena: [(row[0], "no such string", "", row[3])]}, "in the file 0 times"),
+        ({arena: [(row[0], "a", "b", row[3])]}, "not once"),
+        ({arena: [(*row[:2], row[1], row[3])]}, "changes nothing"),
+        ({arena: [(*row[:3], "none")]}, "there is no test none"),
+        ({arena: [row]}, "the kernel take_loss has no defect"),
+    ]
+    for defects, expected in wrong:
+        if not any(expected in offence for offence in check_table({**DEFECTS, **defects})):
+            sys.exit(f"planted: check_table does not report: {expected}")
 
 
 def main():
     words = sys.argv[1:]
+    offences = list(check_table(DEFECTS))
+    if offences:
+        sys.exit("\n".join(f"planted: {offence}" for offence in offences))
+    if words == ["--check"]:
+        self_check()
+        return
     chosen = [(file, *row) for file, rows in DEFECTS.items() for row in rows
               if not words or any(word in f"{file} {row[0]}" for word in words)]
-    check_kernels()
     copy_tree()
     done = run(os.path.join(COPY, "scripts", "build.sh"), "release", "-DCTRAIN_TESTS=ON", "--",
                *(f"test_cuda_{test}" for test in sorted({row[-1] for row in chosen})))
