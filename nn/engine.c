@@ -54,13 +54,15 @@ const char *ct_engine_version(const ct_engine *e)
 	return e->ops->version();
 }
 
-/* A single value per channel has no variance: running_var would become NaN. PyTorch refuses this, too. */
+/* A single value per channel has no variance: running_var would become NaN. PyTorch refuses this, too. A norm with
+ * fixed statistics computes no variance. */
 static enum ct_status check_batch_norm(const ct_graph *g, int n)
 {
 	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
 		const struct ct_node *node = ct_graph_node(g, id);
 
-		if (node->op == CT_OP_BATCH_NORM && n == 1 && node->shape.h * node->shape.w == 1) {
+		if (node->op == CT_OP_BATCH_NORM && !node->fixed_stats && n == 1 &&
+		    node->shape.h * node->shape.w == 1) {
 			CT_FAIL(CT_CONFIG, "%s: batch norm has only one value per channel in a batch of one row",
 				node->name);
 

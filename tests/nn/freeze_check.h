@@ -14,24 +14,28 @@
 	"conv2d 16 kernel=3 padding=1 bias=false;batch_norm;relu name=stem;conv2d 16 kernel=3 padding=1;batch_norm;relu;" \
 	"conv2d 16 kernel=3 padding=1 bias=false;batch_norm;add from=stem;relu;conv2d 20 kernel=3 padding=1;batch_norm;"  \
 	"relu;max_pool 2;global_avg_pool;flatten;linear 12;relu;linear 5"
+/* Norms with one value per channel and row; the first one has a multiple of 16 channels. */
+#define FREEZE_FLAT_LAYERS "linear 16;batch_norm;relu;linear 7;batch_norm;linear 5"
 enum { FREEZE_ROWS = 6, FREEZE_STEPS = 3, FREEZE_CLASSES = 5 };
 
 struct freeze_case {
 	const char *patterns[3]; /* up to the first NULL */
 	bool fix_stats;
 	enum ct_recompute recompute;
+	bool one_row; /* FREEZE_FLAT_LAYERS, and batches of one row, in which norms have no variance */
 };
 
 static const struct freeze_case freeze_cases[] = {
-	{{"backbone"}, true, CT_RECOMPUTE_NORMS},
-	{{"backbone"}, false, CT_RECOMPUTE_NONE},
-	{{"conv1.*", "bn1.*"}, true, CT_RECOMPUTE_NONE},
-	{{"bn*"}, true, CT_RECOMPUTE_NORMS},
-	{{"bn*"}, false, CT_RECOMPUTE_NORMS},
-	{{"conv[34].*", "bn3.*", "fc1.*"}, true, CT_RECOMPUTE_BLOCKS},
-	{{"*.bias"}, true, CT_RECOMPUTE_NORMS},
-	{{"conv2.weight", "fc2.bias"}, true, CT_RECOMPUTE_NONE},
-	{{"conv1.*", "conv2.*", "bn2.*"}, true, CT_RECOMPUTE_NORMS},
+	{.patterns = {"backbone"}, .fix_stats = true, .recompute = CT_RECOMPUTE_NORMS},
+	{.patterns = {"backbone"}},
+	{.patterns = {"conv1.*", "bn1.*"}, .fix_stats = true},
+	{.patterns = {"bn*"}, .fix_stats = true, .recompute = CT_RECOMPUTE_NORMS},
+	{.patterns = {"bn*"}, .recompute = CT_RECOMPUTE_NORMS},
+	{.patterns = {"conv[34].*", "bn3.*", "fc1.*"}, .fix_stats = true, .recompute = CT_RECOMPUTE_BLOCKS},
+	{.patterns = {"*.bias"}, .fix_stats = true, .recompute = CT_RECOMPUTE_NORMS},
+	{.patterns = {"conv2.weight", "fc2.bias"}, .fix_stats = true},
+	{.patterns = {"conv1.*", "conv2.*", "bn2.*"}, .fix_stats = true, .recompute = CT_RECOMPUTE_NORMS},
+	{.patterns = {"bn*"}, .fix_stats = true, .one_row = true},
 };
 
 /* Everything that training may change. */
@@ -53,13 +57,15 @@ static inline void freeze_open_cpu(const char *engine, ct_device **device, ct_en
 static inline void freeze_create(struct train_rig *r, freeze_open_fn open, const char *engine,
 				 const struct freeze_case *c, const struct ct_optim_opts *optim)
 {
-	const struct ct_net_opts opts = {.batch = FREEZE_ROWS,
+	const bool one_row = c && c->one_row;
+	const struct ct_net_opts opts = {.batch = one_row ? 1 : FREEZE_ROWS,
 					 .input = CT_INPUT_F32_NCHW,
 					 .train = true,
 					 .recompute = c ? c->recompute : CT_RECOMPUTE_NONE};
 	int n = 0;
 
-	*r = (struct train_rig){.graph = graph_make((struct ct_shape){3, 8, 8}, FREEZE_LAYERS, FREEZE_CLASSES,
+	*r = (struct train_rig){.graph = graph_make(one_row ? (struct ct_shape){6, 1, 1} : (struct ct_shape){3, 8, 8},
+						    one_row ? FREEZE_FLAT_LAYERS : FREEZE_LAYERS, FREEZE_CLASSES,
 						    CT_LOSS_CROSS_ENTROPY, 0)};
 	while (c && n < 3 && c->patterns[n])
 		n++;
