@@ -110,6 +110,17 @@ enum ct_status ct_program_create_for(ct_net *net, const ct_graph *g, int n, enum
 	return ct_program_create_in(net, g, n, mode, 0, out);
 }
 
+/* Counts the memory of a program. With sign -1, it is no longer counted. */
+static void count_memory(const ct_program *p, int sign)
+{
+	struct ct_net_memory *m = &p->net->memory;
+	const size_t one = (size_t)sign; /* unsigned arithmetic wraps around */
+
+	m->activations += one * p->memory.activations;
+	m->workspace += one * p->memory.workspace;
+	m->activations_unplanned += one * p->memory.activations_unplanned;
+}
+
 enum ct_status ct_program_create_in(ct_net *net, const ct_graph *g, int n, enum ct_mode mode, int context,
 				    ct_program **out)
 {
@@ -136,6 +147,7 @@ enum ct_status ct_program_create_in(ct_net *net, const ct_graph *g, int n, enum 
 	p->n = n;
 	p->mode = mode;
 	p->context = context;
+	count_memory(p, 1);
 	p->forward_s = CT_NEW_ARRAY(double, n_nodes);
 	p->backward_s = CT_NEW_ARRAY(double, n_nodes);
 	if (!p->forward_s || !p->backward_s) {
@@ -153,6 +165,7 @@ void ct_program_destroy(ct_program *p)
 	ct_free(p->forward_s);
 	ct_free(p->backward_s);
 	p->net->n_programs--;
+	count_memory(p, -1);
 	ct_stream_note(p->net->engine->stream, NULL); /* names of nodes belong to the graph */
 	if (p->net->ran[p->context] == p)
 		p->net->ran[p->context] = NULL;

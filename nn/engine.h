@@ -256,8 +256,9 @@ enum ct_status ct_values_digest(const ct_graph *g, const float *values, char hex
  * the same digest. */
 void ct_net_layout_digest(const ct_net *net, char hex[65]);
 /* activations is the size of the memory that all programs share; it is the size that the largest program compiled so
- * far needs. activations_unplanned is the size that all programs together would need if no memory were shared. The
- * engine "ref" does not share memory between programs. */
+ * far needs. activations_unplanned is the size that all programs that exist would need together if no memory were
+ * shared. The programs of the engine "ref" share no memory, so activations and workspace are the sums of those that
+ * exist. */
 void ct_net_memory(const ct_net *net, struct ct_net_memory *out);
 
 /* n elements of one type, and where to store them in another type. */

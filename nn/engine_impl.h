@@ -159,6 +159,9 @@ struct ct_program {
 	int rows;          /* of the last forward pass */
 	int reorders;      /* values and gradients of values that a step converts from one layout to another, for tests;
 			      counted only by engines that choose layouts */
+	/* What the program adds to the memory of its net while it exists; set by the engine. Memory that the programs
+	 * share is not included. */
+	struct ct_net_memory memory;
 	double *forward_s, *backward_s;                                /* [n_nodes] */
 	void (*trace)(void *user, const struct ct_program_span *span); /* NULL: none */
 	void *trace_user;

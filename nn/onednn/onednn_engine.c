@@ -228,7 +228,7 @@ static enum ct_status onednn_program_create(ct_net *net, const ct_graph *g, int 
 		CT_TRY_GOTO(ct__onednn_compile_backward(p), st, fail);
 	CT_TRY_GOTO(ct_memory_plan(p->buffers, (size_t)p->n_buffers, ONEDNN_ALIGN, &p->memory), st, fail);
 	CT_TRY_GOTO(ct__onednn_bind(p), st, fail);
-	net->memory.activations_unplanned += p->memory.unplanned_bytes;
+	p->base.memory.activations_unplanned = p->memory.unplanned_bytes;
 	*out = &p->base;
 	return CT_OK;
 fail:

@@ -110,7 +110,7 @@ static enum ct_status alloc_value(struct ref_program *p, int id, size_t n, size_
 	return CT_OK;
 }
 
-static enum ct_status alloc_program(struct ref_program *p, size_t *activations, size_t *workspace)
+static enum ct_status alloc_program(struct ref_program *p)
 {
 	const ct_graph *g = p->base.graph;
 	size_t n = (size_t)p->base.n, largest = 1;
@@ -118,13 +118,14 @@ static enum ct_status alloc_program(struct ref_program *p, size_t *activations, 
 
 	CT_TRY_ALLOC(p->values = CT_NEW_ARRAY(struct value, (size_t)n_nodes));
 	for (int i = 0; i < n_nodes; i++) {
-		CT_TRY(alloc_value(p, i, n, activations));
+		CT_TRY(alloc_value(p, i, n, &p->base.memory.activations));
 		largest = p->values[i].elems > largest ? p->values[i].elems : largest;
 	}
 	const struct ct_node *loss = ct_graph_node(g, ct_graph_loss(g));
 	CT_TRY_ALLOC(p->dlogits = CT_NEW_ARRAY(float, p->values[loss->in[0]].elems *n));
 	CT_TRY_ALLOC(p->acc = CT_NEW_ARRAY(double, largest));
-	*workspace += largest * sizeof(double);
+	p->base.memory.workspace = largest * sizeof(double);
+	p->base.memory.activations_unplanned = p->base.memory.activations;
 	return CT_OK;
 }
 
@@ -133,7 +134,6 @@ static enum ct_status ref_program_create(ct_net *net, const ct_graph *g, int n, 
 					 ct_program **out)
 {
 	struct ref_program *p;
-	size_t activations = 0, workspace = 0;
 
 	CT_TRY_ALLOC(p = CT_NEW(struct ref_program));
 	p->base.net = net;
@@ -141,14 +141,11 @@ static enum ct_status ref_program_create(ct_net *net, const ct_graph *g, int n, 
 	p->base.n = n;
 	p->base.mode = mode;
 	p->base.context = context;
-	enum ct_status st = alloc_program(p, &activations, &workspace);
+	enum ct_status st = alloc_program(p);
 	if (st < 0) {
 		ref_program_destroy(&p->base);
 		return st;
 	}
-	net->memory.activations += activations;
-	net->memory.activations_unplanned += activations;
-	net->memory.workspace += workspace;
 	*out = &p->base;
 	return CT_OK;
 }

@@ -145,6 +145,45 @@ static void test_layout_digest(void **state)
 	each_engine(check_layout_digest);
 }
 
+static struct ct_net_memory memory_of(const struct rig *r)
+{
+	struct ct_net_memory m;
+
+	ct_net_memory(r->net, &m);
+	return m;
+}
+
+/* Programs are counted only while they exist. Memory that they share is kept for the next one. */
+static void check_memory(const char *engine)
+{
+	struct ct_net_memory with = {0};
+	ct_program *p;
+	struct rig r;
+
+	open_rig(&r, engine);
+	const struct ct_net_memory before = memory_of(&r);
+	for (int i = 0; i < 3; i++) {
+		assert_ok(ct_program_create(r.net, 4 * ROWS, CT_TRAIN, &p));
+		const struct ct_net_memory m = memory_of(&r);
+		assert_true(m.activations > before.activations);
+		assert_true(m.activations_unplanned > before.activations_unplanned);
+		assert_true(i == 0 || memcmp(&m, &with, sizeof(m)) == 0);
+		with = m;
+		ct_program_destroy(p);
+		const struct ct_net_memory after = memory_of(&r);
+		assert_int_equal(after.activations_unplanned, before.activations_unplanned);
+		if (strcmp(engine, "ref") == 0)
+			assert_memory_equal(&after, &before, sizeof(after));
+	}
+	rig_close(&r);
+}
+
+static void test_memory(void **state)
+{
+	(void)state;
+	each_engine(check_memory);
+}
+
 struct listener {
 	struct rig *rig;
 	int next, fail_at;
@@ -351,6 +390,7 @@ int main(void)
 		cmocka_unit_test(test_slices_in_backward_order),
 		cmocka_unit_test(test_import_export),
 		cmocka_unit_test(test_layout_digest),
+		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_slices_are_final_when_told),
 		cmocka_unit_test(test_bound_gradients),
 		cmocka_unit_test(test_accumulation_equals_one_batch),

@@ -144,7 +144,7 @@ enum ct_status ct__cuda_bind(struct cuda_program *p)
 	net->memory.activations = bytes > net->memory.activations ? bytes : net->memory.activations;
 	net->memory.workspace =
 		cn->workspace.bytes > net->memory.workspace ? cn->workspace.bytes : net->memory.workspace;
-	net->memory.activations_unplanned += p->plan.unplanned_bytes;
+	p->base.memory.activations_unplanned = p->plan.unplanned_bytes;
 	return CT_OK;
 }
 

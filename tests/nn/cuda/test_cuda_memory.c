@@ -90,6 +90,13 @@ static void test_size(void **state)
 	assert_true(activations(&f) > training);
 	ct_net_memory(f.net, &m);
 	assert_true(m.activations < m.activations_unplanned);
+	const struct ct_net_memory all = m;
+	ct_program_destroy(large);
+	ct_net_memory(f.net, &m);
+	assert_true(m.activations_unplanned < all.activations_unplanned); /* the programs that exist */
+	assert_ok(ct_program_create(f.net, MANY, CT_EVAL, &large));
+	ct_net_memory(f.net, &m);
+	assert_memory_equal(&m, &all, sizeof(m));
 	ct_program_destroy(large);
 	ct_program_destroy(small);
 	close_rig(&f);
