@@ -35,8 +35,13 @@ class Format(unittest.TestCase):
     def test_long_functions(self):
         for n, offences in ((60, 0), (61, 1)):
             lines = BODY.format("\n".join("\tg(a);" for _ in range(n))).split("\n")
-            self.assertEqual(offences, len(list(rules.long_functions("a.c", lines))))
-        self.assertIn("f has 61 lines", next(rules.long_functions("a.c", lines))[1])
+            self.assertEqual(offences, len(rules.too_long("a.c", lines)))
+        self.assertIn("f has 61 lines", rules.too_long("a.c", lines)[0][1])
+        rules.LONG[("a.c", "f")] = rules.LONG[("b.c", "f")] = "a reason"
+        self.assertEqual([], rules.too_long("a.c", lines))
+        self.assertIn("f has at most 60 lines: remove it", rules.too_long("b.c", lines[1:])[0][1])
+        rules.LONG[("a.c", "g")] = "a reason"
+        self.assertIn("g has at most 60 lines: remove it", rules.too_long("a.c", lines)[0][1])
 
 
 if __name__ == "__main__":
