@@ -1,6 +1,7 @@
 #include "base/shared_memory.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -34,4 +35,14 @@ void *ct_shared_memory_create(const char *name, size_t bytes, int *fd)
 		errno = reason;
 	}
 	return p;
+}
+
+enum ct_status ct_shared_memory_failed(size_t bytes, int err)
+{
+	CT_FAIL(CT_NOMEM, "cannot allocate %zu MiB of shared memory: %s", (bytes >> 20) + 1, strerror(err));
+	if (err == EFBIG)
+		return ct_error_hint("the limit on file sizes (ulimit -f) also applies to shared memory: raise it");
+	if (err == EMFILE || err == ENFILE)
+		return ct_error_hint("raise the limit on open files (ulimit -n)");
+	return ct_error_hint("free memory, or raise this container's memory limit");
 }

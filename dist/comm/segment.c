@@ -21,18 +21,6 @@
 
 #define MAGIC 0x6d68736e72617274
 
-enum ct_status ct__segment_no_memory(size_t bytes, int err)
-{
-	CT_FAIL(CT_NOMEM, "cannot allocate %zu MiB of shared memory: %s", (bytes >> 20) + 1, strerror(err));
-	if (err == EFBIG)
-		ct_error_hint("the limit on file sizes (ulimit -f) also applies to shared memory: raise it");
-	else if (err == EMFILE || err == ENFILE)
-		ct_error_hint("raise the limit on open files (ulimit -n)");
-	else
-		ct_error_hint("free memory, or raise this container's memory limit");
-	return CT_NOMEM;
-}
-
 static enum ct_status create(ct_comm *c, const char *key, size_t bytes, size_t reserved, struct ct_segment *out)
 {
 	struct ct_segment_head *head;
@@ -42,11 +30,11 @@ static enum ct_status create(ct_comm *c, const char *key, size_t bytes, size_t r
 	out->map = ct_shared_memory_create("ctrain", bytes, &out->fd);
 	out->bytes = bytes;
 	if (!out->map)
-		return ct__segment_no_memory(bytes, errno);
+		return ct_shared_memory_failed(bytes, errno);
 	if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
 		return CT_FAIL(CT_IO, "cannot get random bytes: %s", strerror(errno));
 	if (fallocate(out->fd, 0, 0, (off_t)reserved) != 0)
-		return ct__segment_no_memory(reserved, errno);
+		return ct_shared_memory_failed(reserved, errno);
 	head = (struct ct_segment_head *)out->map;
 	*head = (struct ct_segment_head){.magic = MAGIC, .nonce = nonce, .bytes = bytes};
 	snprintf(text, sizeof(text), "%d %d %" PRIu64 " %zu", (int)getpid(), out->fd, nonce, bytes);

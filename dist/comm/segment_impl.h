@@ -27,7 +27,5 @@ enum ct_status ct__segment_create(ct_comm *c, const char *key, size_t bytes, siz
 enum ct_status ct__segment_attach(ct_comm *c, const char *key, int owner, size_t bytes, int64_t limit_ns,
 				  struct ct_segment *out) CT_MUST_CHECK;
 void ct__segment_close(struct ct_segment *s); /* may be called again */
-/* Fails with CT_NOMEM because `bytes` of shared memory cannot be allocated. err: errno */
-enum ct_status ct__segment_no_memory(size_t bytes, int err);
 
 #endif

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "base/mem.h"
+#include "base/shared_memory.h"
 #include "dist/comm/shm/shm_impl.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -81,7 +82,7 @@ static enum ct_status reserve(struct shm *s, char *base, size_t stride)
 	else if (madvise(base + (size_t)s->base.rank * stride, stride, MADV_POPULATE_WRITE) != 0)
 		err = errno == EINVAL && fallocate(s->segment.fd, 0, at, (off_t)stride) == 0 ? 0 : errno;
 	if (err)
-		return ct__segment_no_memory(stride, err);
+		return ct_shared_memory_failed(stride, err);
 	return CT_OK;
 }
 
