@@ -25,46 +25,62 @@ static int64_t read_clock(clockid_t id)
 	return (int64_t)ts.tv_sec * CT_SEC + ts.tv_nsec;
 }
 
-/* The state of the clock, which several processes map. The pointer itself belongs to one process, which sets it before
- * it starts threads. NULL: the clock is never halted. */
-static _Atomic int64_t *shared;
+/* The state of the clock, which several processes may map. The pointer belongs to one process, which sets it before it
+ * starts threads. */
+static _Atomic int64_t of_process;
+static _Atomic int64_t *state = &of_process;
 
 int64_t ct_now_ns(void)
 {
-	int64_t now = read_clock(CLOCK_MONOTONIC), state = shared ? atomic_load(shared) : 0;
+	int64_t now = read_clock(CLOCK_MONOTONIC), behind = atomic_load(state);
 
-	return state < 0 ? -state - 1 : now - state;
+	return behind < 0 ? -behind - 1 : now - behind;
 }
 
 int64_t ct_clock_halted_ns(void)
 {
-	int64_t state = shared ? atomic_load(shared) : 0;
+	int64_t behind = atomic_load(state);
 
-	return state < 0 ? read_clock(CLOCK_MONOTONIC) + state + 1 : state;
+	return behind < 0 ? read_clock(CLOCK_MONOTONIC) + behind + 1 : behind;
+}
+
+void ct_clock_attach(int64_t *shared)
+{
+	if (!shared)
+		atomic_store(&of_process, atomic_load(state));
+	state = shared ? (_Atomic int64_t *)shared : &of_process;
 }
 
 enum ct_status ct_clock_join(int fd)
 {
-	shared = ct_shared_memory_map(fd, sizeof(*shared));
-	return shared ? CT_OK : CT_FAIL(CT_IO, "cannot map the clock that the ranks share: %s", strerror(errno));
+	int64_t *shared = ct_shared_memory_map(fd, sizeof(*shared));
+
+	if (!shared)
+		return CT_FAIL(CT_IO, "cannot map the clock that the ranks share: %s", strerror(errno));
+	ct_clock_attach(shared);
+	return CT_OK;
 }
 
 enum ct_status ct_clock_share(int *fd)
 {
-	shared = ct_shared_memory_create("ctrain-clock", sizeof(*shared), fd);
-	return shared ? CT_OK : CT_FAIL(CT_IO, "cannot create the clock that the ranks share: %s", strerror(errno));
+	int64_t *shared = ct_shared_memory_create("ctrain-clock", sizeof(*shared), fd);
+
+	if (!shared)
+		return CT_FAIL(CT_IO, "cannot create the clock that the ranks share: %s", strerror(errno));
+	ct_clock_attach(shared);
+	return CT_OK;
 }
 
 void ct_clock_halt(void)
 {
-	if (shared && atomic_load(shared) >= 0)
-		atomic_store(shared, -ct_now_ns() - 1);
+	if (atomic_load(state) >= 0)
+		atomic_store(state, -ct_now_ns() - 1);
 }
 
 void ct_clock_resume(void)
 {
-	if (shared && atomic_load(shared) < 0)
-		atomic_store(shared, read_clock(CLOCK_MONOTONIC) - ct_now_ns());
+	if (atomic_load(state) < 0)
+		atomic_store(state, read_clock(CLOCK_MONOTONIC) - ct_now_ns());
 }
 
 int64_t ct_deadline_in(int64_t span_ns)

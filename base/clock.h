@@ -12,12 +12,12 @@
 #define CT_SEC ((int64_t)1000000000)
 
 int64_t ct_now_ns(void);
-/* A clock that a program shares with the processes it starts. It can be halted so that no deadline passes while these
- * processes are suspended (Ctrl-Z). ct_clock_share creates shared memory for the clock's state and returns a file
- * descriptor for it (close-on-exec). Each other process passes its copy of the descriptor to ct_clock_join and then
- * closes the copy. A process may call only one of ct_clock_share and ct_clock_join, at most once, before it starts any
- * thread. A process that calls neither has its own clock, which cannot be halted. Calls to ct_clock_halt and
- * ct_clock_resume must alternate, and must all be made by the same thread of one process. */
+/* A clock that a launcher shares with the processes it starts. It can be halted so that no deadline passes while these
+ * processes are suspended (Ctrl-Z). Its state is in shared memory (base/process/rank_page.h), zeroed at first, which
+ * each process passes to ct_clock_attach before it starts any thread. A process that has not called it has a clock of
+ * its own. NULL: the process gets a clock of its own again, which continues. Calls to ct_clock_halt and ct_clock_resume
+ * must alternate, and must all be made by the same thread of one process. */
+void ct_clock_attach(int64_t *state);
 enum ct_status ct_clock_share(int *fd) CT_MUST_CHECK;
 enum ct_status ct_clock_join(int fd) CT_MUST_CHECK;
 void ct_clock_halt(void);

@@ -120,16 +120,6 @@ void ct_box_number(int64_t number)
 		atomic_store_explicit(&mine->number, number, memory_order_relaxed);
 }
 
-const char *ct_doing_text(int64_t doing)
-{
-#define CT_DOING_TEXT(id, text) text,
-	static const char *const texts[] = {CT_DOINGS(CT_DOING_TEXT)};
-
-#undef CT_DOING_TEXT
-
-	return doing >= 0 && doing < (int64_t)CT_ARRAY_LEN(texts) ? texts[doing] : "?";
-}
-
 void *ct_box_area_take(size_t bytes)
 {
 	/* Prefers areas that have never been used, to keep the contents of the others. */

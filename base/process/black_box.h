@@ -10,20 +10,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/process/rank_page.h"
 
 enum { CT_BOX_THREADS = 64, CT_BOX_AREAS = 4, CT_BOX_AREA_BYTES = 72 << 10, CT_BOX_PHASE = 48 };
-
-/* What a loader thread is doing, and the text for the report. */
-#define CT_DOINGS(X)                                   \
-	X(CT_DOING_WAIT, "waits for a free batch")     \
-	X(CT_DOING_ORDER, "shuffles samples of epoch") \
-	X(CT_DOING_SAMPLE, "loads sample")
-enum ct_doing {
-#define CT_DOING_ID(id, text) id,
-	CT_DOINGS(CT_DOING_ID)
-#undef CT_DOING_ID
-};
 
 struct ct_box_thread {
 	_Atomic int64_t tid; /* 0: unused */
@@ -68,7 +57,6 @@ void ct_box_thread_leave(void);
 void ct_box_doing(enum ct_doing doing, int64_t number);
 /* Changes the number only, without reading the clock. */
 void ct_box_number(int64_t number);
-const char *ct_doing_text(int64_t doing);
 
 /* Returns zeroed memory in the box, or NULL if there is none left, or if bytes is too large. */
 void *ct_box_area_take(size_t bytes);

@@ -1,0 +1,15 @@
+#include "base/process/position.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+void ct_position_text(char *buf, size_t len, const struct ct_position *p)
+{
+	static const char *const names[] = {CT_RANK_PHASES(CT_CHOICE_NAME) NULL};
+	const char *phase = ct_choice_name(names, (int)p->phase);
+
+	if (p->step < 0)
+		snprintf(buf, len, "%s", phase);
+	else
+		snprintf(buf, len, "%s%sstep %" PRId64, phase, phase[0] ? ", " : "", p->step);
+}

@@ -1,0 +1,131 @@
+/* The rank page: the one place in which a rank states what it is doing and why it failed, and in which its launcher
+ * requests something of it. The watchdog sends its contents to the store with each heartbeat, communicators copy the
+ * step into their records, and the launcher and the report after a failure read it.
+ *
+ * A launcher creates the pages of its ranks in shared memory, which outlives the ranks: even a rank that was killed by
+ * SIGKILL leaves its position, the activities of its loader threads, and its flight records (dist/comm/comm.h). The
+ * pages share one clock (base/clock.h). Storing costs a few writes to memory.
+ *
+ * Every process has one page of its own. Until it joins one of its launcher, or if another program has started it, the
+ * page is private memory. */
+#ifndef CT_BASE_PROCESS_RANK_PAGE_H
+#define CT_BASE_PROCESS_RANK_PAGE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/process/position.h"
+#include "base/status.h"
+
+/* What a loader thread is doing, and the words for it. */
+#define CT_DOINGS(X)                                   \
+	X(CT_DOING_WAIT, "waits for a free batch")     \
+	X(CT_DOING_ORDER, "shuffles samples of epoch") \
+	X(CT_DOING_SAMPLE, "loads sample")
+enum ct_doing { CT_DOINGS(CT_CHOICE_ID) };
+
+/* Requests to a rank. A launcher or the rank itself makes them, and the rank states which ones it has fulfilled. */
+enum ct_rank_request {
+	CT_REQUEST_STOP = 1,   /* stop at the next checkpoint, because of a signal */
+	CT_REQUEST_REGROUP = 2 /* the same, because more nodes can take part */
+};
+
+enum { CT_PAGE_THREADS = 64, CT_PAGE_AREAS = 4, CT_PAGE_AREA_BYTES = 72 << 10 };
+
+struct ct_page_thread {
+	_Atomic int64_t tid; /* 0: unused */
+	_Atomic int64_t doing, number,
+		since_ns; /* number: of the epoch or sample; since_ns: on the clock of ct_now_ns */
+};
+
+struct ct_page_area {
+	_Atomic int64_t used; /* 0: never; 1: in use; 2: was in use, and still has its contents */
+	_Alignas(64) unsigned char data[CT_PAGE_AREA_BYTES];
+};
+
+/* Zeroed memory is a page of a rank that has not begun. Read it with the functions below. */
+struct ct_rank_page {
+	_Alignas(64) _Atomic int64_t pid;    /* of the process that has joined; 0: none */
+	_Atomic int64_t where;               /* phase, and 1 + step: one value, so that both are of the same time */
+	_Atomic int64_t posting;             /* 1 + the step whose work is being posted; 0: none */
+	_Atomic int64_t collectives;         /* 1 + struct ct_position.collective */
+	_Atomic int64_t requests, fulfilled; /* bits of enum ct_rank_request */
+	_Atomic int64_t has_error;           /* set after `error` */
+	struct ct_error error;
+	struct ct_page_thread threads[CT_PAGE_THREADS];
+	struct ct_page_area areas[CT_PAGE_AREAS];
+};
+
+/* The pages of the ranks of one node. */
+struct ct_rank_pages {
+	uint32_t version, n;
+	int64_t clock; /* for ct_clock_attach */
+	struct ct_rank_page page[];
+};
+
+/* For launchers: creates the pages of n ranks, a descriptor for them (close-on-exec), and their clock, which becomes
+ * that of this process. Call it before threads are started. */
+enum ct_status ct_rank_pages_create(int n, struct ct_rank_pages **out, int *fd) CT_MUST_CHECK;
+/* Makes all pages those of ranks that have not begun. No rank may be using them. The clock continues. */
+void ct_rank_pages_clear(struct ct_rank_pages *p, int fd);
+/* Afterwards, this process has a clock of its own, which continues. No other thread may be running. -1 and NULL are
+ * allowed. */
+void ct_rank_pages_destroy(struct ct_rank_pages *p, int fd);
+
+/* For ranks: makes page i of n the page of this process, and its clock the clock of this process. Call it before
+ * threads are started. The descriptor may be closed afterwards. */
+enum ct_status ct_rank_page_join(int fd, int i, int n) CT_MUST_CHECK;
+/* Returns true if the page belongs to a launcher, which reads it. */
+bool ct_rank_page_is_shared(void);
+/* Returns the page of this process; never NULL. */
+struct ct_rank_page *ct_rank_page_own(void);
+
+/* ---- what the rank states. After ct_rank_page_freeze, these functions do nothing. */
+
+/* Call it when the run has failed: the page then shows what the threads were doing at the failure. May be called from
+ * any thread. */
+void ct_rank_page_freeze(void);
+/* Sets the phase and the number of steps that are done (-1: training has not begun). Returns true if the phase has
+ * changed. Only one thread may call it. */
+bool ct_rank_page_enter(enum ct_rank_phase phase, int64_t step);
+/* Sets only the number of steps. The same thread. */
+void ct_rank_page_count_steps(int64_t step);
+/* Sets the step whose work is posted next, or -1 for none. */
+void ct_rank_page_post_step(int64_t step);
+int64_t ct_rank_page_posted_step(void);
+/* Sets the number of collectives that were posted to the communicator of all ranks. */
+void ct_rank_page_count_collectives(int64_t n);
+
+/* Adds the calling thread to the page, until ct_page_thread_leave. */
+void ct_page_thread_enter(void);
+void ct_page_thread_leave(void);
+/* Stores what the calling thread does. Does nothing if the thread has not been added. */
+void ct_page_thread_doing(enum ct_doing doing, int64_t number);
+/* Changes the number only, without reading the clock. */
+void ct_page_thread_number(int64_t number);
+const char *ct_doing_text(int64_t doing);
+
+/* ---- memory for the records of communicators */
+
+/* Returns zeroed memory in the page, or NULL if there is none left, or if bytes is too large. */
+void *ct_page_area_take(size_t bytes);
+/* Returns the memory to the page, which keeps its contents until it is taken again. Returns false if p is not memory of
+ * the page. */
+bool ct_page_area_return(void *p);
+
+/* ---- requests, and the failure, of any page and from any thread */
+
+struct ct_position ct_rank_page_position(const struct ct_rank_page *p);
+/* Returns true if the rank has done more than to prepare for training. */
+bool ct_rank_page_has_trained(const struct ct_rank_page *p);
+/* Returns true if the request is new. */
+bool ct_rank_page_request(struct ct_rank_page *p, enum ct_rank_request r);
+bool ct_rank_page_is_requested(const struct ct_rank_page *p, enum ct_rank_request r);
+void ct_rank_page_fulfill(struct ct_rank_page *p, enum ct_rank_request r);
+bool ct_rank_page_is_fulfilled(const struct ct_rank_page *p, enum ct_rank_request r);
+/* Stores the current error chain as the failure of the rank, with the status st. The first failure stays. */
+void ct_rank_page_fail(struct ct_rank_page *p, enum ct_status st);
+/* Returns the failure, or NULL if the rank has stated none. */
+const struct ct_error *ct_rank_page_error(const struct ct_rank_page *p);
+
+#endif
