@@ -6,7 +6,6 @@
  * ct_clock_halted_ns, and to look again after the wait (ct_cond_wait_until). */
 #include "base/clock.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
@@ -14,8 +13,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "base/shared_memory.h"
 
 static int64_t read_clock(clockid_t id)
 {
@@ -49,26 +46,6 @@ void ct_clock_attach(int64_t *shared)
 	if (!shared)
 		atomic_store(&of_process, atomic_load(state));
 	state = shared ? (_Atomic int64_t *)shared : &of_process;
-}
-
-enum ct_status ct_clock_join(int fd)
-{
-	int64_t *shared = ct_shared_memory_map(fd, sizeof(*shared));
-
-	if (!shared)
-		return CT_FAIL(CT_IO, "cannot map the clock that the ranks share: %s", strerror(errno));
-	ct_clock_attach(shared);
-	return CT_OK;
-}
-
-enum ct_status ct_clock_share(int *fd)
-{
-	int64_t *shared = ct_shared_memory_create("ctrain-clock", sizeof(*shared), fd);
-
-	if (!shared)
-		return CT_FAIL(CT_IO, "cannot create the clock that the ranks share: %s", strerror(errno));
-	ct_clock_attach(shared);
-	return CT_OK;
 }
 
 void ct_clock_halt(void)

@@ -18,8 +18,6 @@ int64_t ct_now_ns(void);
  * its own. NULL: the process gets a clock of its own again, which continues. Calls to ct_clock_halt and ct_clock_resume
  * must alternate, and must all be made by the same thread of one process. */
 void ct_clock_attach(int64_t *state);
-enum ct_status ct_clock_share(int *fd) CT_MUST_CHECK;
-enum ct_status ct_clock_join(int fd) CT_MUST_CHECK;
 void ct_clock_halt(void);
 void ct_clock_resume(void);
 /* Returns the total time for which the clock has been halted, which is CLOCK_MONOTONIC minus ct_now_ns. */

@@ -41,13 +41,14 @@ enum ct_status {
 };
 
 /* What a program may need to know about an error besides its status. Programs decide by the status and by these facts;
- * messages and hints are for people. */
+ * messages and hints are for people. The values cross the store, so new ones come at the end. */
 enum ct_reason {
 	CT_REASON_NONE,
 	CT_REASON_PROBLEMS,    /* the message is a list of lines "file:line:column: error: ..." */
 	CT_REASON_WRONG_TOKEN, /* the other side does not know the same secret */
 	CT_REASON_NO_ROUTE,    /* no route leads to the address */
 	CT_REASON_REJECTED,    /* the host of the address rejects the connection */
+	CT_REASON_N
 };
 
 #define CT_MUST_CHECK __attribute__((warn_unused_result))

@@ -26,7 +26,7 @@ UNSHARE = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-ch
 STRANGER = """
 import os, random, socket, sys, time
 address, rate = (sys.argv[1], int(sys.argv[2])), float(sys.argv[3])
-sends = (b"", b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", os.urandom(300), b"CTSTORE3", b"CTSTORE3" + bytes(16), b"CTSTORE2")
+sends = (b"", b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", os.urandom(300), b"CTSTORE4", b"CTSTORE4" + bytes(16), b"CTSTORE3")
 held, n = [], 0
 while True:
     try:

@@ -1,7 +1,6 @@
 #include "dist/watchdog.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +9,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/output.h"
-#include "base/process/black_box.h"
+#include "base/process/rank_page.h"
 #include "base/stacks.h"
 #include "base/thread.h"
 #include "dist/store/failure.h"
@@ -34,27 +33,20 @@ struct ct_watchdog {
 	pthread_cond_t changed; /* signalled when own is stopped */
 	ct_comm *comms[CT_WATCHDOG_COMMS];
 	int n_comms;
-	char phase[48];
 	char flight_file[512]; /* "": none, or already written */
 };
 
-/* Call with the lock held. */
-static int64_t seq_of(const ct_watchdog *w)
+static struct ct_position position_now(void)
 {
-	return w->n_comms > 0 ? ct_comm_seq(w->comms[0]) : -1;
+	return ct_rank_page_position(ct_rank_page_own());
 }
 
 static void beat(ct_watchdog *w)
 {
-	char phase[sizeof(w->phase)];
-	int64_t seq;
+	const struct ct_position at = position_now();
 
-	pthread_mutex_lock(&w->lock);
-	memcpy(phase, w->phase, sizeof(phase));
-	seq = seq_of(w);
-	pthread_mutex_unlock(&w->lock);
 	/* If this fails, the watch will report it. */
-	if (ct_store_beat(ct_store_watcher_store(&w->own), seq, phase) != CT_OK)
+	if (ct_store_beat(ct_store_watcher_store(&w->own), &at) != CT_OK)
 		ct_error_clear();
 }
 
@@ -81,6 +73,8 @@ static void end_process(const struct ct_failure *f)
 static void write_flight(ct_watchdog *w, const char *reason)
 {
 	const struct ct_identity *id = &w->world->id;
+	const struct ct_position at = position_now();
+	char doing[CT_POSITION_TEXT];
 	struct ct_str text = {0};
 	struct ct_error before;
 	ct_json *j, *comms;
@@ -95,7 +89,8 @@ static void write_flight(ct_watchdog *w, const char *reason)
 	ct_json_set_i64(j, "world_size", id->world);
 	ct_json_set_str(j, "host", w->world->peers[id->rank].host);
 	ct_json_set_i64(j, "pid", (int64_t)getpid());
-	ct_json_set_str(j, "phase", w->phase);
+	ct_position_text(doing, sizeof(doing), &at);
+	ct_json_set_str(j, "phase", doing);
 	ct_json_set_str(j, "reason", reason);
 	for (int i = 0; i < w->n_comms; i++)
 		ct_json_push(comms, ct_comm_flight(w->comms[i]));
@@ -116,7 +111,7 @@ static void run_failed(ct_watchdog *w, const struct ct_failure *f)
 	int64_t deadline = ct_deadline_in(GRACE_NS);
 
 	CT_DEBUG("the run has failed: %s", f->message);
-	ct_black_box_freeze();
+	ct_rank_page_freeze();
 	ct_stacks_write(f->message);
 	pthread_mutex_lock(&w->lock);
 	for (int i = 0; i < w->n_comms; i++)
@@ -134,7 +129,7 @@ static void run_failed(ct_watchdog *w, const struct ct_failure *f)
 static bool connect_own(ct_watchdog *w, struct ct_failure *f)
 {
 	int64_t deadline = ct_deadline_in(CONNECT_NS);
-	struct ct_member_state owner = {.seq = -1};
+	struct ct_member_state owner = {.at = CT_POSITION_UNKNOWN};
 	ct_store *s;
 
 	while (ct_store_connect_aux(w->world->store, ct_deadline_in(CONNECT_ONCE_NS), &s) != CT_OK) {
@@ -221,50 +216,34 @@ void ct_watchdog_flight_file(ct_watchdog *w, const char *path)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void ct_watchdog_phase(ct_watchdog *w, const char *fmt, ...)
+void ct_watchdog_beat(ct_watchdog *w)
 {
-	char text[sizeof(w->phase)];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	pthread_mutex_lock(&w->lock);
-	/* Send a change of activity (not just of the step) immediately: a short activity could end between two
-	 * heartbeats. */
-	size_t activity = strcspn(text, ",");
-	bool another = ct_store_watcher_store(&w->own) &&
-		       (strcspn(w->phase, ",") != activity || memcmp(w->phase, text, activity) != 0);
-	ct_wire_copy(w->phase, sizeof(w->phase), text);
-	pthread_mutex_unlock(&w->lock);
-	if (another)
+	if (ct_store_watcher_store(&w->own))
 		beat(w);
 }
 
 void ct_watchdog_report(ct_watchdog *w)
 {
 	const struct ct_world *world = w->world;
-	struct ct_member_state m = {.rank = world->id.rank};
-	char phase[sizeof(w->phase)];
+	struct ct_member_state m = {.rank = world->id.rank, .at = CT_POSITION_UNKNOWN};
+	char doing[CT_POSITION_TEXT];
 	struct ct_failure f;
 	struct ct_error e;
-	int64_t seq;
 
-	ct_black_box_freeze();
+	ct_rank_page_freeze();
 	if (!world->store)
 		return;
 	ct_error_save(&e);
-	m.seq = -1;
 	m.pid = world->peers[m.rank].pid;
 	ct_wire_copy(m.host, sizeof(m.host), world->peers[m.rank].host);
 	pthread_mutex_lock(&w->lock);
-	memcpy(phase, w->phase, sizeof(phase));
-	seq = seq_of(w);
 	write_flight(w, e.message);
 	pthread_mutex_unlock(&w->lock);
-	ct_failure_set(&f, &m, e.status, "failed%s%s: %s", phase[0] ? " in " : "", phase, e.message);
-	f.seq = seq;
-	ct_wire_copy(f.phase, sizeof(f.phase), phase);
+	const struct ct_position at = position_now();
+	ct_position_text(doing, sizeof(doing), &at);
+	ct_failure_set(&f, &m, e.status, "failed%s%s: %s", at.step < 0 ? "" : " in ", at.step < 0 ? "" : doing,
+		       e.message);
+	f.at = at;
 	ct_wire_copy(f.hint, sizeof(f.hint), e.hint);
 	if (ct_store_report(world->store, &f) != CT_OK)
 		CT_DEBUG("could not report the failure: %s", ct_error_message());

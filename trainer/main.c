@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 	if (st == CT_OK && levels && levels[0])
 		st = ct_log_configure(levels) < 0 ? ct_error_wrap("environment CTRAIN_LOG") : CT_OK;
 	if (st == CT_OK)
-		st = ct_launched_join_clock();
+		st = ct_launched_join();
 	if (st == CT_OK)
 		st = ct_cli_parse(&ct_commands, argc, argv, &cli);
 	if (st == CT_OK)

@@ -16,7 +16,6 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "dist/comm/comm_impl.h"
-#include "dist/store/failure.h"
 
 /* How long to wait for the final error of a lost peer from the store before we report our own error. */
 #define FINAL_ERROR_NS (300 * CT_MS)
@@ -46,6 +45,7 @@ static enum ct_status choose_scope(ct_comm *c, const char *prefix)
 	snprintf(key, sizeof(key), "%s/%d/opened/%d", prefix, c->world->id.restart, ct__comm_world_rank(c, c->rank));
 	CT_TRY(ct_store_add(c->world->store, key, 1, &n));
 	snprintf(c->scope, sizeof(c->scope), "%s/%d/%lld", prefix, c->world->id.restart, (long long)n);
+	c->on_page = strcmp(prefix, CT_COMM_DEFAULT_SCOPE) == 0;
 	return CT_OK;
 }
 
@@ -68,6 +68,7 @@ enum ct_status ct__comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct c
 	c->opts.iface = c->iface[0] ? c->iface : NULL;
 	CT_TRY(choose_scope(c, opts->scope));
 	c->opts.scope = c->scope;
+	ct__comm_count_collectives(c, 0);
 	CT_TRY_ALLOC(c->flight = opts->outer ? CT_NEW(struct ct_flight) : ct__flight_create());
 	snprintf(c->flight->scope, sizeof(c->flight->scope), "%s", c->scope);
 	snprintf(c->flight->backend, sizeof(c->flight->backend), "%s", ops->name);
@@ -114,11 +115,6 @@ int ct_comm_size(const ct_comm *c)
 int64_t ct_comm_seq(const ct_comm *c)
 {
 	return atomic_load_explicit(&c->n_collectives, memory_order_relaxed);
-}
-
-void ct_comm_set_step(ct_comm *c, int64_t step)
-{
-	atomic_store_explicit(&c->step, step + 1, memory_order_relaxed);
 }
 
 void ct_comm_set_bucket(ct_comm *c, int bucket)
@@ -184,20 +180,16 @@ void ct_comm_abort(ct_comm *c, const struct ct_failure *why)
 	if (atomic_load(&c->dead))
 		return;
 	if (why) {
-		char where[CT_WHERE_TEXT] = "", here[256] = "", what[224];
+		char here[256] = "", what[224];
 		struct ct_flight_record r;
 
-		/* The message names the rank. That of a launcher may not contain what the rank was doing. */
-		if (!strstr(why->message, why->phase))
-			ct_where_text(where, sizeof(where), -1, why->phase);
 		if (ct__flight_pending(c->flight, atomic_load(&c->seq), &r)) {
 			ct__flight_name(c, &r, what, sizeof(what));
 			snprintf(here, sizeof(here), "; this rank waited in %s", what);
 		}
 		/* Preserve the error chain of the caller's thread. */
 		ct_error_save(&keep);
-		CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s%s%s", why->message, where,
-			here);
+		CT_FAIL(why->status < 0 ? (enum ct_status)why->status : CT_PEER_LOST, "%s%s", why->message, here);
 		if (why->hint[0])
 			ct_error_hint("%s", why->hint);
 		ct_error_caused_by(why->rank, why->pid);
@@ -247,10 +239,9 @@ static void name_collective(void *user, int64_t number, char *buf, size_t len)
 
 void ct__comm_attribute_failure(ct_comm *c, const ct_work *w)
 {
-	/* Heartbeats contain the position in the first communicator only. */
-	const bool in_heartbeats = strncmp(c->scope, CT_COMM_DEFAULT_SCOPE "/", strlen(CT_COMM_DEFAULT_SCOPE "/")) == 0;
+	/* Heartbeats contain the position in one communicator only. */
 	const struct ct_waiting at = {
-		.seq = w->number < 0 || !in_heartbeats ? -1 : w->number + 1, .name = name_collective, .user = c};
+		.seq = w->number < 0 || !c->on_page ? -1 : w->number + 1, .name = name_collective, .user = c};
 	struct ct_failure f;
 	struct ct_error e;
 

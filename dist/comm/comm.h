@@ -161,9 +161,8 @@ void ct_comm_poll(ct_comm *c);
 int64_t ct_comm_seq(const ct_comm *c);
 
 /* Every communicator keeps a flight record: its latest operations, with the times at which they were posted, begun and
- * done. Messages and the record name the step, and for all-reduces also the bucket, that were set last. -1: none. Only
- * the thread that posts may call these functions. */
-void ct_comm_set_step(ct_comm *c, int64_t step);
+ * done. Messages and the record name the step (ct_rank_page_post_step), and for all-reduces also the bucket, that were
+ * set last. -1: none. Only the thread that posts may call this function. */
 void ct_comm_set_bucket(ct_comm *c, int bucket);
 /* An operation of the flight record. */
 struct ct_comm_op {
@@ -182,9 +181,9 @@ ct_json *ct_comm_flight(const ct_comm *c);
 /* Sets the names of the first and the last parameter whose gradients are in this bucket of the reducer. Messages and
  * the record contain them. */
 void ct_comm_name_bucket(ct_comm *c, int bucket, const char *first, const char *last);
-/* Returns the flight records in the black box of a process that has ended, as an array, which the caller owns. Each has
+/* Returns the flight records in the page of a rank that has ended, as an array, which the caller owns. Each has
  * at most `last` operations. */
-struct ct_black_box; /* base/process/black_box.h */
-ct_json *ct_flights_of_box(const struct ct_black_box *b, int last);
+struct ct_rank_page; /* base/process/rank_page.h */
+ct_json *ct_flights_of_page(const struct ct_rank_page *p, int last);
 
 #endif

@@ -103,11 +103,11 @@ struct ct_comm {
 	char scope[96]; /* prefix of this communicator's keys in the store; "" for a world of one */
 	_Atomic int64_t seq;
 	_Atomic int64_t n_collectives;
+	bool on_page; /* the communicator of all ranks, whose collectives are counted in the page of the rank */
 	struct ct_message_count *counts; /* of the thread that posts */
 	size_t n_counts, max_counts;
-	uint64_t history;     /* digest of the collectives posted so far (diagnose_impl.h) */
-	_Atomic int64_t step; /* 1 + the step; 0: none */
-	int bucket;           /* of the operations posted next, as in ct_work */
+	uint64_t history; /* digest of the collectives posted so far (diagnose_impl.h) */
+	int bucket;       /* of the operations posted next, as in ct_work */
 	const ct_work
 		*whole; /* the operation of opts.outer of which the operations posted next are parts; NULL: none */
 	struct ct_flight *flight;
@@ -150,6 +150,9 @@ struct ct_request ct__comm_allreduce_of(const ct_comm *c, void *buf, size_t n, e
 /* Numbers the operation, unless it is a message, and adds it to the flight record. For back ends with post_to, whose
  * operations ct__comm_post does not see, and for those with `records`. */
 void ct__comm_record(ct_comm *c, ct_work *w);
+/* Sets how many collectives have been posted. Only the thread that posts calls it, so it needs no atomic addition,
+ * which is slower. */
+void ct__comm_count_collectives(ct_comm *c, int64_t n);
 /* Returns the operation that messages describe and that ranks compare: w, or the one of which w is a part. */
 static inline const ct_work *ct__work_whole(const ct_work *w)
 {

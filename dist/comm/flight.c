@@ -5,7 +5,7 @@
  * and there is no data race.
  *
  * The times at which an operation began and was done are added later, by any thread, if the slot still belongs to the
- * operation. The record contains no pointers, because it may be in the black box of the process, where another process
+ * operation. The record contains no pointers, because it may be in the page of the rank, where another process
  * reads it after this one has ended. */
 #include "dist/comm/flight_impl.h"
 
@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/process/black_box.h"
+#include "base/process/rank_page.h"
 #include "dist/comm/comm_impl.h"
 
 static struct ct_flight_slot *slot_of(struct ct_flight *f, int64_t seq)
@@ -24,16 +24,16 @@ static struct ct_flight_slot *slot_of(struct ct_flight *f, int64_t seq)
 
 struct ct_flight *ct__flight_create(void)
 {
-	_Static_assert(sizeof(struct ct_flight) <= CT_BOX_AREA_BYTES,
-		       "a flight record fits into an area of the black box");
-	struct ct_flight *f = ct_box_area_take(sizeof(*f));
+	_Static_assert(sizeof(struct ct_flight) <= CT_PAGE_AREA_BYTES,
+		       "a flight record fits into an area of a rank page");
+	struct ct_flight *f = ct_page_area_take(sizeof(*f));
 
 	return f ? f : CT_NEW(struct ct_flight);
 }
 
 void ct__flight_destroy(struct ct_flight *f)
 {
-	if (!ct_box_area_return(f))
+	if (!ct_page_area_return(f))
 		ct_free(f);
 }
 

@@ -17,7 +17,7 @@ struct ct_flight_record {
 	/* The number of the collective, or -1 - k for the k-th message of this kind with the same peer and tag. Both
 	 * ranks have the same number for a message. */
 	int64_t number;
-	int64_t step; /* the step that ct_comm_set_step has set; -1: none */
+	int64_t step; /* the step that was being posted (ct_rank_page_post_step); -1: none */
 	int bucket;   /* of the reducer; -1: none */
 	enum ct_comm_kind kind;
 	enum ct_dtype dtype;
@@ -33,7 +33,7 @@ struct ct_flight_slot {
 	_Atomic int64_t number, step, bucket, what, root_tag, n, posted_ns, begun_ns, done_ns;
 };
 
-/* It is in the black box of the process (base/process/black_box.h) if that has space. */
+/* It is in the page of the rank (base/process/rank_page.h) if that has space. */
 struct ct_flight {
 	char scope[96], backend[16];                            /* of the communicator */
 	char buckets[CT_FLIGHT_BUCKETS][CT_FLIGHT_BUCKET_NAME]; /* "gradients of fc2.bias to fc1.weight"; "": unknown */

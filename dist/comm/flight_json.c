@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/process/black_box.h"
+#include "base/process/rank_page.h"
 #include "dist/comm/comm_impl.h"
 
 /* Milliseconds from a to b, or null if b has not been reached. */
@@ -69,16 +69,16 @@ static bool is_flight(const struct ct_flight *f)
 	return f->backend[0] && memchr(f->backend, 0, sizeof(f->backend)) && memchr(f->scope, 0, sizeof(f->scope));
 }
 
-ct_json *ct_flights_of_box(const struct ct_black_box *b, int last)
+ct_json *ct_flights_of_page(const struct ct_rank_page *p, int last)
 {
 	ct_json *list = ct_json_array();
 
-	for (int i = 0; i < CT_BOX_AREAS; i++) {
-		const struct ct_flight *f = (const void *)b->areas[i].data;
+	for (int i = 0; i < CT_PAGE_AREAS; i++) {
+		const struct ct_flight *f = (const void *)p->areas[i].data;
 		int64_t n = 0, collectives = 0;
 		struct ct_flight_record r;
 
-		if (atomic_load(&b->areas[i].used) == 0 || !is_flight(f))
+		if (atomic_load(&p->areas[i].used) == 0 || !is_flight(f))
 			continue;
 		for (int k = 0; k < CT_FLIGHT_RECORDS; k++) {
 			const int64_t stamp = atomic_load(&f->slots[k].stamp);

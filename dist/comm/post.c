@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/process/rank_page.h"
 #include "dist/comm/comm_impl.h"
 #include "dist/comm/diagnose_impl.h"
 
@@ -85,13 +86,11 @@ static enum ct_status check(const ct_comm *c, const struct ct_request *w)
 	return CT_OK;
 }
 
-/* Only the thread that posts counts, so an atomic addition, which is slower, is not necessary. */
-static int64_t next_of(_Atomic int64_t *counter)
+void ct__comm_count_collectives(ct_comm *c, int64_t n)
 {
-	const int64_t n = atomic_load_explicit(counter, memory_order_relaxed);
-
-	atomic_store_explicit(counter, n + 1, memory_order_relaxed);
-	return n;
+	atomic_store_explicit(&c->n_collectives, n, memory_order_relaxed);
+	if (c->on_page)
+		ct_rank_page_count_collectives(n);
 }
 
 void ct__comm_record(ct_comm *c, ct_work *w)
@@ -100,24 +99,26 @@ void ct__comm_record(ct_comm *c, ct_work *w)
 
 	w->comm = c;
 	d = ct__work_whole(w);
-	w->seq = next_of(&c->seq);
+	w->seq = atomic_load_explicit(&c->seq, memory_order_relaxed);
+	atomic_store_explicit(&c->seq, w->seq + 1, memory_order_relaxed);
 	w->posted_ns = ct_now_ns();
-	if (!ct__comm_is_p2p(w->kind))
-		w->number = next_of(&c->n_collectives);
-	ct__flight_add(c->flight,
-		       &(struct ct_flight_record){.seq = w->seq,
-						  .number = d->number,
-						  .step = atomic_load_explicit(&c->step, memory_order_relaxed) - 1,
-						  .bucket = d->bucket - 1,
-						  .kind = d->kind,
-						  .dtype = d->dtype,
-						  .op = d->op,
-						  .root = d->root,
-						  .tag = d->tag,
-						  .n = d->n,
-						  .posted_ns = w->posted_ns,
-						  .begun_ns = 0,
-						  .done_ns = 0});
+	if (!ct__comm_is_p2p(w->kind)) {
+		w->number = ct_comm_seq(c);
+		ct__comm_count_collectives(c, w->number + 1);
+	}
+	ct__flight_add(c->flight, &(struct ct_flight_record){.seq = w->seq,
+							     .number = d->number,
+							     .step = ct_rank_page_posted_step(),
+							     .bucket = d->bucket - 1,
+							     .kind = d->kind,
+							     .dtype = d->dtype,
+							     .op = d->op,
+							     .root = d->root,
+							     .tag = d->tag,
+							     .n = d->n,
+							     .posted_ns = w->posted_ns,
+							     .begun_ns = 0,
+							     .done_ns = 0});
 }
 
 void ct__work_init(ct_work *w, ct_comm *c, const struct ct_request *want)

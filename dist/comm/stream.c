@@ -203,7 +203,7 @@ void ct_comm_posted_again(const ct_comm_recorded *r)
 	if (!r)
 		return;
 	atomic_fetch_add(&r->comm->seq, r->n - r->n_ops);
-	atomic_fetch_add(&r->comm->n_collectives, r->n - r->n_ops);
+	ct__comm_count_collectives(r->comm, ct_comm_seq(r->comm) + r->n - r->n_ops);
 	for (int i = 0; i < r->n_ops; i++) {
 		ct_work w = ct__flight_work(r->comm, &r->ops[i]);
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/process/rank_page.h"
 #include "dist/rendezvous/rendezvous.h"
 #include "dist/store/failure.h"
 #include "dist/store/wire.h"
@@ -39,7 +40,7 @@ static enum lateness lateness(const struct ct_member_state *m, int64_t seq, doub
 		return LATE_GONE;
 	if (!has_new_heartbeat(m, asked_s))
 		return LATE_SILENT;
-	return m->seq >= 0 && m->seq < seq ? LATE_BEHIND : LATE_NOT;
+	return m->at.collective >= 0 && m->at.collective < seq ? LATE_BEHIND : LATE_NOT;
 }
 
 static bool all_have_new_heartbeats(const struct ct_member_state *m, int n, int own, double asked_s)
@@ -84,7 +85,7 @@ static void name_others(struct ct_str *b, const struct ct_member_state *m, int n
 
 	for (int i = 0; i < n; i++) {
 		if (&m[i] != worst && m[i].rank != own && lateness(&m[i], seq, asked_s) == how &&
-		    (how != LATE_BEHIND || m[i].seq == worst->seq))
+		    (how != LATE_BEHIND || m[i].at.collective == worst->at.collective))
 			add_rank(b, m[i].rank, named++, " (and so rank ");
 	}
 	if (named > 0)
@@ -100,7 +101,7 @@ static void name_waiting(struct ct_str *b, const struct ct_member_state *m, int 
 
 	snprintf(text, sizeof(text), "; ranks waiting in %.160s: ", what);
 	for (int i = 0; i < n; i++) {
-		if (&m[i] != worst && m[i].connected && seq > 0 && m[i].seq >= seq)
+		if (&m[i] != worst && m[i].connected && seq > 0 && m[i].at.collective >= seq)
 			add_rank(b, m[i].rank, named++, text);
 	}
 }
@@ -121,7 +122,7 @@ static void describe(const struct ct_waiting *at, const struct ct_member_state *
 		     struct ct_failure *out)
 {
 	/* What the rank should have posted next, or else what the others wait for. */
-	const int64_t seq = how == LATE_BEHIND ? worst->seq + 1 : at->seq;
+	const int64_t seq = how == LATE_BEHIND ? worst->at.collective + 1 : at->seq;
 	struct ct_str others = {0};
 	char what[200];
 
@@ -157,7 +158,7 @@ static void describe(const struct ct_waiting *at, const struct ct_member_state *
 /* The store does not answer, so its owner is stopped or its host is unreachable. */
 static enum ct_status attribute_to_owner(struct ct_world *w, struct ct_failure *out)
 {
-	struct ct_member_state m = {.seq = -1};
+	struct ct_member_state m = {.at = CT_POSITION_UNKNOWN};
 	struct ct_failure f;
 
 	if (ct_store_watch(w->store, 0, &f) == CT_OK) {
@@ -179,17 +180,20 @@ enum ct_status ct_world_attribute_failure(struct ct_world *w, const struct ct_wa
 	const struct ct_member_state *worst = NULL;
 	enum lateness how = LATE_NOT;
 	struct ct_member_state *m;
+	struct ct_position here = ct_rank_page_position(ct_rank_page_own());
 	double asked_s;
 	int n;
 
 	if (!w->store)
 		return CT_NOT_FOUND;
-	if (ct_store_beat(w->store, at->seq, "") != CT_OK || states_now(w, own, &m, &n, &asked_s) != CT_OK)
+	if (at->seq >= 0)
+		here.collective = at->seq;
+	if (ct_store_beat(w->store, &here) != CT_OK || states_now(w, own, &m, &n, &asked_s) != CT_OK)
 		return attribute_to_owner(w, out);
 	for (int i = 0; i < n; i++) {
 		enum lateness l = m[i].rank == own ? LATE_NOT : lateness(&m[i], at->seq, asked_s);
 
-		if (l > how || (l == how && l != LATE_NOT && m[i].seq < worst->seq)) {
+		if (l > how || (l == how && l != LATE_NOT && m[i].at.collective < worst->at.collective)) {
 			worst = &m[i];
 			how = l;
 		}

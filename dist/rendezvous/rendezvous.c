@@ -245,7 +245,7 @@ static enum ct_status meet(struct ct_world *w, struct ct_store_opts *o, const st
 	case CT_INIT_TCP:
 	case CT_INIT_STORE:
 		st = meet_tcp(w, &url, o, deadline_ns);
-		if (st == CT_MISMATCH && strstr(ct_error_message(), "wrong token"))
+		if (st == CT_MISMATCH && ct_error_reason() == CT_REASON_WRONG_TOKEN)
 			ct_error_hint("this rank %s%s", secret.from[0] ? "has its token from " : "has no token",
 				      secret.from);
 		return st;
@@ -271,7 +271,7 @@ static void alone(struct ct_world *w, const struct ct__host_facts *me)
 /* Reports the reason, because otherwise the other ranks would only see that this rank disappears. */
 static void report_failure(struct ct_world *w, const struct ct__host_facts *me)
 {
-	const struct ct_member_state m = {.rank = w->id.rank, .pid = me->pid, .seq = -1};
+	const struct ct_member_state m = {.rank = w->id.rank, .pid = me->pid, .at = CT_POSITION_UNKNOWN};
 	struct ct_failure f;
 	struct ct_error e;
 

@@ -169,16 +169,13 @@ enum ct_status ct_store_delete(ct_store *s, const char *key)
 	return finish(&call, &r, "delete");
 }
 
-enum ct_status ct_store_beat(ct_store *s, int64_t seq, const char *phase)
+enum ct_status ct_store_beat(ct_store *s, const struct ct_position *at)
 {
-	struct ct_member_state cut;
 	struct ct_str b = {0};
 	enum ct_status st;
 
-	ct_wire_copy(cut.phase, sizeof(cut.phase), phase);
 	ct_wire_begin(&b, CT_WIRE_BEAT, CT_OK, 0);
-	ct_wire_put_i64(&b, seq);
-	ct_wire_put_str(&b, cut.phase);
+	ct_wire_put_position(&b, at);
 	st = ct__call_post(s, &b);
 	ct_str_release(&b);
 	return st;

@@ -114,15 +114,16 @@ static enum ct_status read_frame(ct_store *s, int64_t deadline_ns, struct ct_wir
 static enum ct_status refused(const ct_store *s, const struct ct_wire_frame *f)
 {
 	struct ct_wire_reader r = ct_wire_reader(f);
+	const uint8_t reason = ct_wire_u8(&r);
 	char why[600];
 
 	ct_wire_str(&r, why, sizeof(why));
-	if (f->op != CT_WIRE_REFUSED || !ct_wire_done(&r) || f->status >= 0)
+	if (f->op != CT_WIRE_REFUSED || !ct_wire_done(&r) || f->status >= 0 || reason >= CT_REASON_N)
 		return not_a_store(s);
 	CT_FAIL((enum ct_status)f->status, "the store at %s port %d refused the connection: %s", s->host, s->port, why);
 	ct_error_hint(
 		"all ranks of a run need the same token, run id, --nodes and --procs; each node needs a different --node-rank, and each rank a different RANK (not LOCAL_RANK); two runs on one host need two ports");
-	return (enum ct_status)f->status;
+	return ct_error_because((enum ct_reason)reason);
 }
 
 static enum ct_status read_challenge(ct_store *s, int64_t deadline_ns, struct ct_nonces *nonces)

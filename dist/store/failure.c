@@ -20,15 +20,17 @@ void ct_member_text(char *buf, size_t len, int rank, int pid, const char *host)
 		snprintf(buf, len, "rank %d (%son host %.63s)", rank, pid_text, host);
 }
 
-void ct_where_text(char *buf, size_t len, int64_t seq, const char *phase)
+void ct_where_text(char *buf, size_t len, const struct ct_position *at)
 {
+	char doing[CT_POSITION_TEXT];
+
+	ct_position_text(doing, sizeof(doing), at);
 	buf[0] = '\0';
-	if (seq >= 0 && phase[0])
-		snprintf(buf, len, "; last seen at collective %" PRId64 ", %.47s", seq, phase);
-	else if (seq >= 0)
-		snprintf(buf, len, "; last seen at collective %" PRId64, seq);
-	else if (phase[0])
-		snprintf(buf, len, "; last seen at %.47s", phase);
+	if (at->collective >= 0)
+		snprintf(buf, len, "; last seen at collective %" PRId64 "%s%s", at->collective, doing[0] ? ", " : "",
+			 doing);
+	else if (doing[0])
+		snprintf(buf, len, "; last seen %s%s", at->step < 0 ? "" : "at ", doing);
 }
 
 void ct_failure_set(struct ct_failure *f, const struct ct_member_state *m, enum ct_status status, const char *fmt, ...)
@@ -40,11 +42,10 @@ void ct_failure_set(struct ct_failure *f, const struct ct_member_state *m, enum 
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
-	*f = (struct ct_failure){.rank = m->rank, .pid = m->pid, .status = status, .seq = m->seq};
+	*f = (struct ct_failure){.rank = m->rank, .pid = m->pid, .status = status, .at = m->at};
 	ct_wire_copy(f->host, sizeof(f->host), m->host);
-	ct_wire_copy(f->phase, sizeof(f->phase), m->phase);
 	ct_member_text(who, sizeof(who), m->rank, m->pid, m->host);
-	ct_where_text(where, sizeof(where), m->seq, m->phase);
+	ct_where_text(where, sizeof(where), &m->at);
 	ct_str_addf(&text, "%s %s%s", who, what, where);
 	ct_wire_copy(f->message, sizeof(f->message), ct_str_text(&text));
 	ct_str_release(&text);
@@ -57,7 +58,7 @@ bool ct_errno_is_silence(int err)
 
 void ct_failure_server_gone(struct ct_failure *f, int rank, int pid, const char *host, int err)
 {
-	struct ct_member_state m = {.rank = rank, .pid = pid, .seq = -1};
+	struct ct_member_state m = {.rank = rank, .pid = pid, .at = CT_POSITION_UNKNOWN};
 
 	ct_wire_copy(m.host, sizeof(m.host), host);
 	if (ct_errno_is_silence(err)) {

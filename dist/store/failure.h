@@ -8,10 +8,10 @@
  * enough. */
 #define CT_MEMBER_TEXT 128
 void ct_member_text(char *buf, size_t len, int rank, int pid, const char *host);
-/* Writes "; last seen at collective 1234, step 120", or a part of it if less is known; "" if nothing is known.
- * CT_WHERE_TEXT bytes are enough. */
+/* Writes "; last seen at collective 1234, training, step 120", or a part of it if less is known; "" if nothing is
+ * known. CT_WHERE_TEXT bytes are enough. */
 #define CT_WHERE_TEXT 112
-void ct_where_text(char *buf, size_t len, int64_t seq, const char *phase);
+void ct_where_text(char *buf, size_t len, const struct ct_position *at);
 
 /* Fills in rank, pid, host, position and status from m and `status`, and the message "<member> <what><where>", which
  * consists of the strings of ct_member_text, fmt and ct_where_text. */

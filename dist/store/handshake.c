@@ -18,8 +18,9 @@ static void send_magic(struct ct_srv_conn *c)
 	ct__srv_conn_send(c, ct_blob_make(&c->srv->used, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN));
 }
 
-static void refuse(struct ct_srv_conn *c, enum ct_status st, const char *fmt, ...) CT_PRINTF(3, 4);
-static void refuse(struct ct_srv_conn *c, enum ct_status st, const char *fmt, ...)
+static void refuse(struct ct_srv_conn *c, enum ct_status st, enum ct_reason reason, const char *fmt, ...)
+	CT_PRINTF(4, 5);
+static void refuse(struct ct_srv_conn *c, enum ct_status st, enum ct_reason reason, const char *fmt, ...)
 {
 	struct ct_str b = {0};
 	char why[512];
@@ -32,6 +33,7 @@ static void refuse(struct ct_srv_conn *c, enum ct_status st, const char *fmt, ..
 	if (!c->challenged)
 		send_magic(c);
 	ct_wire_begin(&b, CT_WIRE_REFUSED, st, 0);
+	ct_wire_put_u8(&b, (uint8_t)reason);
 	ct_wire_put_str(&b, why);
 	ct_wire_end(&b, 0);
 	ct__srv_conn_send_frame(c, &b);
@@ -55,14 +57,15 @@ static void refuse_and_fail(struct ct_srv_conn *c, const struct ct_wire_handshak
 			    const char *hint)
 {
 	const struct ct_store_opts *o = &c->srv->opts;
-	struct ct_member_state m = {
-		.rank = h->role == CT_ROLE_LAUNCHER ? CT_STORE_LAUNCHER : h->member, .pid = h->pid, .seq = -1};
+	struct ct_member_state m = {.rank = h->role == CT_ROLE_LAUNCHER ? CT_STORE_LAUNCHER : h->member,
+				    .pid = h->pid,
+				    .at = CT_POSITION_UNKNOWN};
 	struct ct_failure f;
 
 	ct_wire_copy(m.host, sizeof(m.host), h->host);
 	ct_failure_set(&f, &m, CT_MISMATCH, "%s", what);
 	ct_wire_copy(f.hint, sizeof(f.hint), hint);
-	refuse(c, CT_MISMATCH, "%s", f.message);
+	refuse(c, CT_MISMATCH, CT_REASON_NONE, "%s", f.message);
 	if (n_joined(c->srv) < o->world)
 		ct__srv_offer_failure(c->srv, &f, SRV_CAUSE);
 }
@@ -145,8 +148,8 @@ static bool may_enter(struct ct_srv_conn *c, const struct ct_wire_handshake *h)
 
 	if (!same_run(o->run_id, h)) {
 		ct_member_text(owner, sizeof(owner), o->member, o->pid, o->host);
-		refuse(c, CT_MISMATCH, "port %d serves run \"%s\" of %s, not run \"%s\"", c->srv->port, o->run_id,
-		       owner, h->run_id);
+		refuse(c, CT_MISMATCH, CT_REASON_NONE, "port %d serves run \"%s\" of %s, not run \"%s\"", c->srv->port,
+		       o->run_id, owner, h->run_id);
 		return false;
 	}
 	return same_size(c, h) && node_is_free(c, h);
@@ -194,10 +197,10 @@ static bool enter_member(struct ct_srv_conn *c, const struct ct_wire_handshake *
 	if (!m)
 		m = ct__srv_member_add(c->srv, h->member);
 	if (!m) {
-		refuse(c, CT_NOMEM, "the store is out of memory");
+		refuse(c, CT_NOMEM, CT_REASON_NONE, "the store is out of memory");
 		return false;
 	}
-	m->state = (struct ct_member_state){.rank = h->member, .pid = h->pid, .seq = -1};
+	m->state = (struct ct_member_state){.rank = h->member, .pid = h->pid, .at = CT_POSITION_UNKNOWN};
 	ct_wire_copy(m->state.host, sizeof(m->state.host), h->host);
 	m->beat_ns = 0;
 	m->conn = c;
@@ -210,7 +213,7 @@ static bool enter_auxiliary(struct ct_srv_conn *c, const struct ct_wire_handshak
 	struct ct_srv_member *m = ct__srv_member_find(c->srv, h->member);
 
 	if (!m || !m->conn || m->state.pid != h->pid || strcmp(m->state.host, h->host) != 0) {
-		refuse(c, CT_MISMATCH,
+		refuse(c, CT_MISMATCH, CT_REASON_NONE,
 		       "rank %d (pid %d on host %s) has no first connection, so it cannot open another one", h->member,
 		       h->pid, h->host);
 		return false;
@@ -231,7 +234,7 @@ void ct__srv_hello(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 	struct ct_str b = {0};
 
 	if (f->len != CT_NONCE_BYTES) {
-		refuse(c, CT_MISMATCH, "this version of ctrain does not understand the handshake");
+		refuse(c, CT_MISMATCH, CT_REASON_NONE, "this version of ctrain does not understand the handshake");
 		return;
 	}
 	memcpy(c->nonces.client, f->body, CT_NONCE_BYTES);
@@ -258,11 +261,11 @@ void ct__srv_handshake(struct ct_srv_conn *c, const struct ct_wire_frame *f)
 	/* This is checked first, and the refusal contains no information about the run, because anyone could have sent
 	 * this. */
 	if (!ct_wire_take_proof(&proven, o->token, CT_PROOF_OF_CLIENT, &c->nonces)) {
-		refuse(c, CT_MISMATCH, "wrong token");
+		refuse(c, CT_MISMATCH, CT_REASON_WRONG_TOKEN, "wrong token");
 		return;
 	}
 	if (!ct_wire_get_handshake(&proven, &h)) {
-		refuse(c, CT_MISMATCH, "this version of ctrain does not understand the handshake");
+		refuse(c, CT_MISMATCH, CT_REASON_NONE, "this version of ctrain does not understand the handshake");
 		return;
 	}
 	if (!may_enter(c, &h) || (h.role == CT_ROLE_MEMBER && !enter_member(c, &h)) ||

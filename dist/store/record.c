@@ -55,7 +55,7 @@ struct ct_srv_member *ct__srv_member_add(ct_store_server *s, int rank)
 	if (!m)
 		return NULL;
 	m->state.rank = rank;
-	m->state.seq = -1;
+	m->state.at = CT_POSITION_UNKNOWN;
 	memmove(s->members + at + 1, s->members + at, (size_t)(s->n_members - at) * sizeof(struct ct_srv_member *));
 	s->members[at] = m;
 	s->n_members++;
@@ -135,22 +135,19 @@ void ct__srv_offer_failure(ct_store_server *s, const struct ct_failure *f, enum 
 
 void ct__srv_add_last_seen(ct_store_server *s, struct ct_failure *f)
 {
-	struct ct_srv_member *m = f->rank >= 0 ? ct__srv_member_find(s, f->rank) : NULL;
+	const struct ct_srv_member *m = f->rank >= 0 ? ct__srv_member_find(s, f->rank) : NULL;
 	char where[CT_WHERE_TEXT];
 
 	if (!m)
 		return;
-	f->seq = m->state.seq;
-	/* The launcher may know the step more exactly than the last heartbeat, which has the activity. */
-	char step[sizeof(f->phase)];
-	int activity = (int)strcspn(m->state.phase, ",");
-	memcpy(step, f->phase, sizeof(step));
-	if (!step[0])
-		ct_wire_copy(f->phase, sizeof(f->phase), m->state.phase);
-	else if (activity > 0)
-		snprintf(f->phase, sizeof(f->phase), "%.*s, %.24s", activity < 20 ? activity : 20, m->state.phase,
-			 step);
-	ct_where_text(where, sizeof(where), f->seq, f->phase);
+	/* The launcher has read the page of the rank, which is more recent than its last heartbeat. */
+	if (f->at.phase == CT_RANK_UNKNOWN)
+		f->at.phase = m->state.at.phase;
+	if (f->at.step < 0)
+		f->at.step = m->state.at.step;
+	if (f->at.collective < 0)
+		f->at.collective = m->state.at.collective;
+	ct_where_text(where, sizeof(where), &f->at);
 	size_t len = strlen(f->message);
 	if (len + strlen(where) < sizeof(f->message))
 		memcpy(f->message + len, where, strlen(where) + 1);

@@ -181,20 +181,14 @@ static bool do_cancel(struct ct_srv_conn *c, uint64_t tag, struct ct_wire_reader
 
 static bool do_beat(struct ct_srv_conn *c, struct ct_wire_reader *r)
 {
-	int64_t seq = ct_wire_i64(r);
-	struct ct_member_state *m;
-	char phase[sizeof(m->phase)];
+	const struct ct_position at = ct_wire_read_position(r);
 
-	ct_wire_str(r, phase, sizeof(phase));
 	if (!ct_wire_done(r))
 		return false;
 	if (!c->member)
 		return true;
-	m = &c->member->state;
 	c->member->beat_ns = ct_now_ns();
-	m->seq = seq;
-	if (phase[0])
-		ct_wire_copy(m->phase, sizeof(m->phase), phase);
+	c->member->state.at = at;
 	return true;
 }
 

@@ -151,8 +151,8 @@ void ct__srv_waits_drop(struct ct_srv_conn *c);
 void ct__srv_waits_fail(ct_store_server *s);
 
 /* record.c */
-/* Adds the collective and phase of the rank's last heartbeat to a failure that a launcher has reported. The launcher
- * may have set the phase to "step N". */
+/* Adds where the rank was to the message of a failure that a launcher has reported. What the launcher does not know is
+ * taken from the rank's last heartbeat. */
 void ct__srv_add_last_seen(ct_store_server *s, struct ct_failure *f);
 /* Returns true if the rank left with BYE after a stop signal: whatever its launcher reports, this is not a failure. */
 bool ct__srv_has_left(ct_store_server *s, const struct ct_failure *f);

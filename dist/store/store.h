@@ -19,6 +19,7 @@
 
 #include <stdint.h>
 
+#include "base/process/position.h"
 #include "base/status.h"
 #include "dist/net/net.h"
 #include "dist/net/token.h"
@@ -47,10 +48,9 @@ struct ct_store_opts {
 struct ct_failure {
 	int rank, pid; /* the rank that failed; -1: the launcher */
 	char host[64];
-	int status;        /* enum ct_status of the failed rank */
-	int64_t seq;       /* number of its last collective; -1: unknown */
-	char phase[48];    /* what it was doing: "step 120", "evaluation", "saving" */
-	char message[640]; /* a sentence that names the rank */
+	int status;            /* enum ct_status of the failed rank */
+	struct ct_position at; /* where it was */
+	char message[640];     /* a sentence that names the rank */
 	char hint[256];
 };
 /* Sets this thread's error chain from the failure and returns CT_PEER_LOST. */
@@ -60,10 +60,9 @@ enum ct_status ct_failure_raise(const struct ct_failure *f);
 struct ct_member_state {
 	int rank, pid;
 	char host[64];
-	bool connected, left; /* left: has sent BYE */
-	double beat_age_s;    /* seconds since its last heartbeat; < 0: none yet */
-	int64_t seq;
-	char phase[48];
+	bool connected, left;  /* left: has sent BYE */
+	double beat_age_s;     /* seconds since its last heartbeat; < 0: none yet */
+	struct ct_position at; /* of its last heartbeat */
 };
 
 /* Starts a server on host:port in its own thread. If port is 0, it is one of opts->ports, or the system chooses one. If
@@ -133,8 +132,8 @@ enum ct_status ct_store_add_by(ct_store *s, const char *key, int64_t delta, int6
 			       int64_t *result) CT_MUST_CHECK; /* as ct_store_set_by */
 enum ct_status ct_store_delete(ct_store *s, const char *key) CT_MUST_CHECK;
 
-/* Sends a heartbeat with the current phase of this member ("": unchanged). Cheap: does not wait for a reply. */
-enum ct_status ct_store_beat(ct_store *s, int64_t seq, const char *phase) CT_MUST_CHECK;
+/* Sends a heartbeat with the current position of this member. Cheap: does not wait for a reply. */
+enum ct_status ct_store_beat(ct_store *s, const struct ct_position *at) CT_MUST_CHECK;
 /* Gets the states of all members that have joined so far, sorted by rank. The caller owns *out (ct_free). */
 enum ct_status ct_store_members(ct_store *s, struct ct_member_state **out, int *n) CT_MUST_CHECK;
 /* Does the same, with a deadline. */

@@ -203,14 +203,32 @@ bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handsha
 	       (h->member >= 0) == (role == CT_ROLE_MEMBER || role == CT_ROLE_AUXILIARY);
 }
 
+void ct_wire_put_position(struct ct_str *b, const struct ct_position *at)
+{
+	ct_wire_put_u8(b, (uint8_t)at->phase);
+	ct_wire_put_i64(b, at->step);
+	ct_wire_put_i64(b, at->collective);
+}
+
+struct ct_position ct_wire_read_position(struct ct_wire_reader *r)
+{
+	const uint8_t phase = ct_wire_u8(r);
+	const int64_t step = ct_wire_i64(r), collective = ct_wire_i64(r);
+
+	if (phase >= CT_RANK_N_PHASES)
+		r->bad = true;
+	if (r->bad)
+		return CT_POSITION_UNKNOWN;
+	return (struct ct_position){.phase = (enum ct_rank_phase)phase, .step = step, .collective = collective};
+}
+
 void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x)
 {
 	ct_wire_put_u32(b, (uint32_t)x->rank);
 	ct_wire_put_u32(b, (uint32_t)x->pid);
 	ct_wire_put_str(b, x->host);
 	ct_wire_put_u32(b, (uint32_t)x->status);
-	ct_wire_put_i64(b, x->seq);
-	ct_wire_put_str(b, x->phase);
+	ct_wire_put_position(b, &x->at);
 	ct_wire_put_str(b, x->message);
 	ct_wire_put_str(b, x->hint);
 }
@@ -226,8 +244,7 @@ bool ct_wire_get_failure(const struct ct_wire_frame *f, struct ct_failure *x)
 	x->status = (int)ct_wire_u32(&r);
 	if (x->status >= 0 || x->status < CT_INTERRUPTED)
 		x->status = CT_PEER_LOST;
-	x->seq = ct_wire_i64(&r);
-	ct_wire_str(&r, x->phase, sizeof(x->phase));
+	x->at = ct_wire_read_position(&r);
 	ct_wire_str(&r, x->message, sizeof(x->message));
 	ct_wire_str(&r, x->hint, sizeof(x->hint));
 	return ct_wire_done(&r);
@@ -240,8 +257,7 @@ void ct_wire_put_member(struct ct_str *b, const struct ct_member_state *m)
 	ct_wire_put_str(b, m->host);
 	ct_wire_put_u8(b, (uint8_t)((m->connected ? 1 : 0) | (m->left ? 2 : 0)));
 	ct_wire_put_i64(b, m->beat_age_s < 0 ? -1 : (int64_t)(m->beat_age_s * 1e6));
-	ct_wire_put_i64(b, m->seq);
-	ct_wire_put_str(b, m->phase);
+	ct_wire_put_position(b, &m->at);
 }
 
 void ct_wire_read_member(struct ct_wire_reader *r, struct ct_member_state *m)
@@ -258,8 +274,7 @@ void ct_wire_read_member(struct ct_wire_reader *r, struct ct_member_state *m)
 	m->left = flags & 2;
 	age_us = ct_wire_i64(r);
 	m->beat_age_s = age_us < 0 ? -1 : (double)age_us / 1e6;
-	m->seq = ct_wire_i64(r);
-	ct_wire_str(r, m->phase, sizeof(m->phase));
+	m->at = ct_wire_read_position(r);
 }
 
 void ct_wire_copy(char *dst, size_t size, const char *src)

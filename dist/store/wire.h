@@ -10,7 +10,7 @@
 #include "dist/net/proof.h"
 #include "dist/store/store.h"
 
-#define CT_WIRE_MAGIC "CTSTORE3"
+#define CT_WIRE_MAGIC "CTSTORE4"
 #define CT_WIRE_MAGIC_LEN 8
 #define CT_WIRE_HEADER_LEN 16
 #define CT_STORE_MAX_KEY 256
@@ -95,6 +95,9 @@ void ct_wire_put_proof(struct ct_str *b, const char *secret, const char *label, 
 bool ct_wire_take_proof(struct ct_wire_frame *f, const char *secret, const char *label, const struct ct_nonces *n);
 bool ct_wire_get_handshake(const struct ct_wire_frame *f, struct ct_wire_handshake *h);
 
+void ct_wire_put_position(struct ct_str *b, const struct ct_position *at);
+/* Sets r->bad if the phase is not one of enum ct_rank_phase. */
+struct ct_position ct_wire_read_position(struct ct_wire_reader *r);
 void ct_wire_put_failure(struct ct_str *b, const struct ct_failure *x);
 /* If the status in the frame does not denote a failure, it is replaced by CT_PEER_LOST. */
 bool ct_wire_get_failure(const struct ct_wire_frame *f, struct ct_failure *x);

@@ -1,5 +1,4 @@
-/* Backtraces of a process that crashes, and of one that is asked; the names of its functions; and the black box, which
- * outlives a process that was killed. */
+/* Backtraces of a process that crashes, and of one that is asked, and the names of its functions. */
 #include <elf.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -21,7 +20,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/process/black_box.h"
 #include "base/process/symbols.h"
 #include "base/stacks.h"
 #include "base/thread.h"
@@ -354,41 +352,6 @@ static void test_fifo(void **state)
 	ct_symbols_destroy(s);
 }
 
-static void test_box_outlives_process(void **state)
-{
-	struct ct_black_box *b;
-	char at[64];
-	int fd, status;
-	pid_t pid;
-
-	(void)state;
-	assert_int_equal(ct_black_box_create(&fd, &b), CT_OK);
-	snprintf(at, sizeof(at), "/proc/%d/fd/%d", (int)getpid(), fd);
-	pid = fork();
-	if (pid == 0) {
-		ct_black_box_join(at);
-		ct_box_phase("training, step %d", 7);
-		ct_box_phase("training, step %d", 8);
-		ct_box_thread_enter();
-		ct_box_doing(CT_DOING_SAMPLE, 3);
-		ct_box_number(4);
-		char *area = ct_box_area_take(8);
-		memcpy(area, "content", 8);
-		(void)ct_box_area_return(area);
-		(void)ct_box_area_take(8);
-		(void)raise(SIGKILL);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFSIGNALED(status));
-	assert_int_equal(b->pid, pid);
-	assert_string_equal(ct_box_phase_of(b), "training, step 8");
-	assert_int_equal(b->threads[0].tid, pid);
-	assert_string_equal(ct_doing_text(b->threads[0].doing), "loads sample");
-	assert_int_equal(b->threads[0].number, 4);
-	assert_string_equal((const char *)b->areas[0].data, "content"); /* the second request got another area */
-	ct_black_box_destroy(fd, b);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -399,7 +362,6 @@ int main(void)
 		cmocka_unit_test(test_unknown_addresses),
 		cmocka_unit_test(test_file_changes),
 		cmocka_unit_test(test_fifo),
-		cmocka_unit_test(test_box_outlives_process),
 	};
 
 	snprintf(path, sizeof(path), "/tmp/ctrain-stacks-%d", (int)getpid());

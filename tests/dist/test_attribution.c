@@ -45,7 +45,7 @@ static void *heart_main(void *arg)
 	struct heart *h = arg;
 	struct ct_failure f;
 
-	while (ct_store_beat(h->s, h->seq, "step 120") == CT_OK &&
+	while (ct_store_beat(h->s, &(struct ct_position){CT_RANK_TRAINING, 120, h->seq}) == CT_OK &&
 	       ct_store_watch(h->s, ct_deadline_in(50 * CT_MS), &f) == CT_TIMEOUT)
 		;
 	return NULL;
@@ -69,7 +69,7 @@ static void beating_rank(struct proc *me, void *arg)
 
 	CHECK(join(p, &w) == CT_OK);
 	CHECK(ct_store_connect_aux(w.store, ct_deadline_in(LONG), &h.s) == CT_OK);
-	CHECK(ct_store_beat(w.store, p->seq, "step 120") == CT_OK);
+	CHECK(ct_store_beat(w.store, &(struct ct_position){CT_RANK_TRAINING, 120, p->seq}) == CT_OK);
 	CHECK(ct_thread_start(&h.t, "heart", heart_main, &h) == CT_OK);
 	CHECK(await_all(w.store, "all have beaten", WORLD) == CT_OK);
 	proc_send(me, 0, "ready");
@@ -114,7 +114,7 @@ static void test_blame(void **state)
 		{{9, 9, 8},
 		 NULL,
 		 2,
-		 "is alive but has never posted bucket 2 of step 118; ranks waiting in it: 0, 1; last seen at collective 8, step 120"},
+		 "is alive but has never posted bucket 2 of step 118; ranks waiting in it: 0, 1; last seen at collective 8, training, step 120"},
 		{{7, 9, 8},
 		 NULL,
 		 0,

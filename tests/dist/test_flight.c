@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/rank_page.h"
 #include "base/thread.h"
 #include "dist/comm/comm_impl.h"
 #include "dist/watchdog.h"
@@ -144,7 +145,8 @@ static ct_watchdog *start_watchdog(struct ct_world *w, ct_comm *c)
 	(void)unlink(path);
 	ct_watchdog_flight_file(dog, path);
 	ct_watchdog_add_comm(dog, c);
-	ct_watchdog_phase(dog, "training, step 118");
+	(void)ct_rank_page_enter(CT_RANK_TRAINING, 118);
+	ct_watchdog_beat(dog);
 	ct_free(path);
 	return dog;
 }
@@ -167,7 +169,7 @@ static enum ct_status three_buckets(ct_comm *c, const struct scene *s)
 	enum ct_status st = CT_OK;
 	ct_work *w;
 
-	ct_comm_set_step(c, 118);
+	ct_rank_page_post_step(118);
 	for (int b = 0; b < 3 && st == CT_OK; b++) {
 		if (last && b == 2 && s->variant == STOPS)
 			raise(SIGSTOP);

@@ -198,8 +198,8 @@ static void test_bye(void **state)
 	int n;
 
 	(void)state;
-	assert_ok(ct_store_beat(b, 41, "step 7"));
-	assert_ok(ct_store_beat(b, 42, ""));
+	assert_ok(ct_store_beat(b, &(struct ct_position){CT_RANK_SAVING, 6, 41}));
+	assert_ok(ct_store_beat(b, &(struct ct_position){CT_RANK_TRAINING, 7, 42}));
 	/* The answer to a later request of the same connection: the beats are in. */
 	assert_ok(ct_store_set(b, "x", "1", 1));
 	assert_ok(ct_store_members(a, &m, &n));
@@ -207,10 +207,11 @@ static void test_bye(void **state)
 	assert_int_equal(m[0].rank, 0);
 	assert_true(m[0].connected);
 	assert_true(m[0].beat_age_s < 0);
-	assert_int_equal(m[0].seq, -1);
+	assert_int_equal(m[0].at.collective, -1);
 	assert_true(m[1].beat_age_s >= 0);
-	assert_int_equal(m[1].seq, 42);
-	assert_string_equal(m[1].phase, "step 7");
+	assert_int_equal(m[1].at.collective, 42);
+	assert_int_equal(m[1].at.phase, CT_RANK_TRAINING);
+	assert_int_equal(m[1].at.step, 7);
 	assert_string_equal(m[1].host, "h1");
 	assert_int_equal(m[1].pid, 1001);
 	ct_free(m);
@@ -241,12 +242,12 @@ static void test_auxiliary(void **state)
 
 	(void)state;
 	assert_ok(ct_store_connect_aux(b, SOON, &aux));
-	assert_ok(ct_store_beat(aux, 5, "step 1"));
+	assert_ok(ct_store_beat(aux, &(struct ct_position){CT_RANK_TRAINING, 1, 5}));
 	assert_ok(ct_store_set(aux, "k", "v", 1));
 	must_hold(a, "k", "v");
 	assert_ok(ct_store_members(a, &m, &n));
 	assert_int_equal(n, 2);
-	assert_int_equal(m[1].seq, 5);
+	assert_int_equal(m[1].at.collective, 5);
 	ct_free(m);
 	ct_store_owner(aux, &rank, &pid, host);
 	assert_int_equal(rank, 0);

@@ -36,6 +36,13 @@ static void *watch(void *arg)
 	return NULL;
 }
 
+static void expect_position(const struct ct_failure *f, struct ct_position at)
+{
+	assert_int_equal(f->at.phase, at.phase);
+	assert_int_equal(f->at.step, at.step);
+	assert_int_equal(f->at.collective, at.collective);
+}
+
 /* A failure ends waits and watches of all, does not take the store away, and is told to who comes later. */
 static void test_failure(void **state)
 {
@@ -46,8 +53,7 @@ static void test_failure(void **state)
 			       .pid = 7,
 			       .host = "h",
 			       .status = CT_NUMERIC,
-			       .seq = 12,
-			       .phase = "step 3",
+			       .at = {CT_RANK_TRAINING, 3, 12},
 			       .message = "rank 1 (pid 7 on host h) failed: loss is NaN",
 			       .hint = "lower optim.lr"};
 	struct ct_failure second = f, got;
@@ -62,7 +68,13 @@ static void test_failure(void **state)
 	assert_string_equal(waiter.e.message, f.message);
 	assert_string_equal(waiter.e.hint, f.hint);
 	assert_ok(watcher.st);
-	assert_memory_equal(&watcher.f, &f, sizeof(f));
+	assert_int_equal(watcher.f.rank, f.rank);
+	assert_int_equal(watcher.f.pid, f.pid);
+	assert_string_equal(watcher.f.host, f.host);
+	assert_int_equal(watcher.f.status, f.status);
+	expect_position(&watcher.f, f.at);
+	assert_string_equal(watcher.f.message, f.message);
+	assert_string_equal(watcher.f.hint, f.hint);
 
 	second.rank = 0;
 	assert_ok(ct_store_report(a, &second));
@@ -113,7 +125,7 @@ static void test_cause_before_consequence(void **state)
 }
 
 /* A launcher knows how its child died; the end of the child's connection, which comes first, waits for that. */
-static void report_killed(const char *phase, const char *shown)
+static void report_killed(struct ct_position known, struct ct_position result, const char *shown)
 {
 	struct ct_failure killed = {.rank = 1, .status = CT_PEER_LOST, .message = "rank 1 was killed by signal 9"}, got;
 	ct_store_server *srv = serve_for(-1);
@@ -122,17 +134,17 @@ static void report_killed(const char *phase, const char *shown)
 	char message[100];
 	int64_t sum;
 
-	snprintf(killed.phase, sizeof(killed.phase), "%s", phase);
+	killed.at = known;
 	assert_false(ct_store_server_failure(srv, &got));
-	assert_ok(ct_store_beat(b, 7, "training, step 3"));
+	assert_ok(ct_store_beat(b, &(struct ct_position){CT_RANK_TRAINING, 3, 7}));
 	assert_ok(ct_store_add(b, "after the beat", 1, &sum)); /* answered in order: the server has the beat */
 	ct_store_drop(b);
 	ct_store_server_fail(srv, &killed);
 	assert_ok(ct_store_watch(a, SOON, &got));
-	snprintf(message, sizeof(message), "rank 1 was killed by signal 9; last seen at collective 7, %s", shown);
+	snprintf(message, sizeof(message), "rank 1 was killed by signal 9; last seen at %s", shown);
 	assert_string_equal(got.message, message);
 	assert_true(ct_store_server_failure(srv, &got));
-	assert_string_equal(got.phase, shown);
+	expect_position(&got, result);
 	assert_int_equal(got.rank, 1);
 	ct_store_drop(a);
 	ct_store_server_stop(srv, SOON);
@@ -141,9 +153,11 @@ static void report_killed(const char *phase, const char *shown)
 static void test_launcher_says_how(void **state)
 {
 	(void)state;
-	report_killed("", "training, step 3");
-	/* The heartbeat may be older than the launcher's knowledge of the step. */
-	report_killed("step 5", "training, step 5");
+	report_killed(CT_POSITION_UNKNOWN, (struct ct_position){CT_RANK_TRAINING, 3, 7},
+		      "collective 7, training, step 3");
+	/* The heartbeat may be older than what the launcher has read in the page of the rank. */
+	report_killed((struct ct_position){CT_RANK_SAVING, 5, -1}, (struct ct_position){CT_RANK_SAVING, 5, 7},
+		      "collective 7, saving, step 5");
 }
 
 /* The end of the server is the failure of its owner, for calls, waits and watches. */
@@ -169,7 +183,7 @@ static void test_server_gone(void **state)
 	assert_fails(ct_store_set(s, "k", "v", 1), CT_PEER_LOST, "rank 0");
 	/* The first beat may still go into the socket's buffer. */
 	do
-		st = ct_store_beat(s, 1, "");
+		st = ct_store_beat(s, &(struct ct_position){CT_RANK_TRAINING, 0, 1});
 	while (st == CT_OK);
 	assert_int_equal(st, CT_PEER_LOST);
 	ct_store_close(s);

@@ -82,7 +82,7 @@ static void test_who_may_report(void **state)
 			       .pid = 5,
 			       .host = "h2",
 			       .status = CT_NUMERIC,
-			       .seq = -1,
+			       .at = CT_POSITION_UNKNOWN,
 			       .message = "rank 2 fell over"},
 			  got;
 	struct ct_store_opts observer = opts_of("run-a", "secret", CT_STORE_OBSERVER),
@@ -122,7 +122,12 @@ static void test_who_may_report(void **state)
 /* A rank that has reported why it ends is not "gone" for reasons unknown when its connection ends right after. */
 static void test_reported_before_the_end(void **state)
 {
-	struct ct_failure f = {.rank = 2, .pid = 5, .status = CT_PEER_LOST, .seq = -1, .message = "no route"}, got;
+	struct ct_failure f = {.rank = 2,
+			       .pid = 5,
+			       .status = CT_PEER_LOST,
+			       .at = CT_POSITION_UNKNOWN,
+			       .message = "no route"},
+			  got;
 	ct_store_server *srv = serve();
 	ct_store *one = join(srv, 1), *two = join(srv, 2);
 

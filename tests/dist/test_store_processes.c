@@ -43,7 +43,7 @@ static void leaver(struct proc *me, void *arg)
 	ct_store *s = join_at(proc_hear(me).v, *(int *)arg);
 	struct note n;
 
-	CHECK(ct_store_beat(s, 17, "step 4") == CT_OK);
+	CHECK(ct_store_beat(s, &(struct ct_position){CT_RANK_TRAINING, 4, 17}) == CT_OK);
 	proc_send(me, 0, "joined");
 	n = proc_hear(me);
 	if (strcmp(n.text, "bye") == 0)
@@ -103,7 +103,7 @@ static void test_lost_member(void **state)
 			struct note n = proc_hear(&p[i]);
 
 			expect_named(&n, 2, p[2].pid);
-			assert_non_null(strstr(n.text, "last seen at collective 17, step 4"));
+			assert_non_null(strstr(n.text, "last seen at collective 17, training, step 4"));
 		}
 		status = proc_end(&p[2]);
 		assert_true(how == 0 ? WIFSIGNALED(status) : WIFEXITED(status));

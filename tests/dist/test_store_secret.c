@@ -279,7 +279,7 @@ static void test_wrong_beginnings(void **state)
 	assert_true(recv(fd, magic, 1, 0) <= 0);
 	close(fd);
 	fd = raw(ct_store_server_port(srv));
-	(void)!send(fd, "CTSTORE2", 8, MSG_NOSIGNAL);
+	(void)!send(fd, "CTSTORE3", 8, MSG_NOSIGNAL);
 	assert_int_equal(recv(fd, magic, sizeof(magic), MSG_WAITALL), sizeof(magic));
 	assert_memory_equal(magic, CT_WIRE_MAGIC, CT_WIRE_MAGIC_LEN);
 	expect_closed(fd);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process/rank_page.h"
 #include "tests/base/check.h"
 #include "tests/dist/procs.h"
 
@@ -83,7 +84,8 @@ static void rank_main(struct proc *me, void *arg)
 
 	join(r, proc_hear(me).v, &w);
 	CHECK(ct_watchdog_start(&w, &dog) == CT_OK);
-	ct_watchdog_phase(dog, "step %d", 120 + r->rank);
+	(void)ct_rank_page_enter(CT_RANK_TRAINING, 120 + r->rank);
+	ct_watchdog_beat(dog);
 	if (r->n_comms > 0) {
 		wait_in_collective(me, &w, dog, r->n_comms);
 	} else {
@@ -136,8 +138,8 @@ static void expect_end(struct proc *p, int code, const char *const *say)
 	}
 }
 
-/* Until the store has heard of `phase` from a rank. */
-static void await_phase(ct_store_server *srv, int rank, const char *phase)
+/* Until the store knows that a rank has done `step` steps. */
+static void await_step(ct_store_server *srv, int rank, int64_t step)
 {
 	struct ct_store_opts o = {.run_id = "run", .token = "t", .member = -1};
 	bool heard = false;
@@ -150,7 +152,7 @@ static void await_phase(ct_store_server *srv, int rank, const char *phase)
 
 		assert_ok(ct_store_members(s, &m, &n));
 		for (int i = 0; i < n; i++)
-			heard |= m[i].rank == rank && strcmp(m[i].phase, phase) == 0;
+			heard |= m[i].rank == rank && m[i].at.step == step;
 		ct_free(m);
 	}
 	ct_store_close(s);
@@ -168,7 +170,7 @@ static void test_killed(void **state)
 	srv = start_all(p, r, 3);
 	proc_send(&p[0], 0, "hang");
 	proc_send(&p[2], 0, "hang");
-	await_phase(srv, 1, "step 121");
+	await_step(srv, 1, 121);
 	proc_kill(&p[1], SIGKILL);
 	snprintf(who, sizeof(who), "ctrain: rank 1 (pid %d on host ", (int)p[1].pid);
 	expect_end(&p[0], 5, (const char *const[]){who, "is gone", "step 121", "hint: ", NULL});
@@ -192,9 +194,10 @@ static void test_report(void **state)
 	assert_string_equal(proc_hear(&p[1]).text, "reported");
 	snprintf(who, sizeof(who), "rank 1 (pid %d on host ", (int)p[1].pid);
 	expect_end(&p[0], 6,
-		   (const char *const[]){who, "failed in step 121: loss is NaN\n", "hint: lower optim.lr\n", NULL});
+		   (const char *const[]){who, "failed in training, step 121: loss is NaN\n", "hint: lower optim.lr\n",
+					 NULL});
 	/* So does the one that reported, if it does not manage to end. */
-	expect_end(&p[1], 6, (const char *const[]){"failed in step 121", NULL});
+	expect_end(&p[1], 6, (const char *const[]){"failed in training, step 121", NULL});
 	ct_store_server_stop(srv, ct_deadline_in(LONG));
 }
 
@@ -273,7 +276,7 @@ static void test_alone(void **state)
 
 	(void)state;
 	assert_ok(ct_watchdog_start(&w, &dog));
-	ct_watchdog_phase(dog, "evaluation");
+	ct_watchdog_beat(dog);
 	ct_watchdog_remove_comm(dog, NULL);
 	ct_watchdog_report(dog);
 	ct_watchdog_stop(dog);

@@ -22,9 +22,9 @@ address = (sys.argv[1], int(sys.argv[2]))
 resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
 def frame(op, body, length=None):
     return struct.pack("<IHhQ", len(body) if length is None else length, op, 0, 0) + body
-hello = b"CTSTORE3" + frame(14, b"c" * 32)
+hello = b"CTSTORE4" + frame(14, b"c" * 32)
 sends = [b"", b"\\0", b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", b"\\x16\\x03\\x01\\x02\\0\\x01\\0\\x01\\xfc\\x03\\x03" + os.urandom(32), os.urandom(4000),
-         b"CTSTORE2", b"CTSTORE3", b"CTSTORE3" + frame(14, b"", 0xffffffff), b"CTSTORE3" + frame(14, b"c"), hello, hello + frame(1, os.urandom(90)),
+         b"CTSTORE3", b"CTSTORE4", b"CTSTORE4" + frame(14, b"", 0xffffffff), b"CTSTORE4" + frame(14, b"c"), hello, hello + frame(1, os.urandom(90)),
          hello + frame(1, b"", 0x7fffffff), hello * 20, hello + frame(2, b"key"), hello[:-1]]
 slow, held = [], []
 while True:

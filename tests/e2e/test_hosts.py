@@ -35,9 +35,9 @@ def frame():
 def send(op, body):
     s.sendall(struct.pack("<IHhQ", len(body), op, 0, 0) + body)
 nonce = b"c" * 32
-s.sendall(b"CTSTORE3")
+s.sendall(b"CTSTORE4")
 send(14, nonce)
-assert read(8) == b"CTSTORE3"
+assert read(8) == b"CTSTORE4"
 challenge = frame()
 proof = hmac.new(token, b"ctrain store client\\0" + nonce + challenge[16:] + body, hashlib.sha256).digest()
 send(1, body + proof)

@@ -50,7 +50,7 @@ class Reports(Case):
 
 class Report(Reports):
     def test_killed(self):
-        """kill -9: the rank leaves nothing itself, but its black box has its position."""
+        """kill -9: the rank leaves nothing itself, but its page has its position."""
         r, pid = self.signal_stopped(1, signal.SIGKILL, "data.workers=1")
         self.assert_code(r, COMM)
         self.assertTrue(r.err.rstrip().endswith("run/log/postmortem.txt describes what each rank was doing"), r.err)

@@ -3,11 +3,8 @@
 #ifndef CT_TRAINER_JOB_LAUNCH_ENV_H
 #define CT_TRAINER_JOB_LAUNCH_ENV_H
 
-#define CT_ENV_ERROR_FD "CTRAIN_ERROR_FD"   /* pipe to which a failing worker writes one struct ct_error */
-#define CT_ENV_CLOCK_FD "CTRAIN_CLOCK_FD"   /* inherited descriptor for ct_clock_join */
-#define CT_ENV_BLACK_BOX "CTRAIN_BLACK_BOX" /* path for ct_black_box_join; "": there is none */
-#define CT_ENV_START_NS "CTRAIN_START_NS"   /* start of the job, or of its latest attempt, on the ct_now_ns clock */
-#define CT_ENV_STEPS_FD "CTRAIN_STEPS_FD"   /* inherited descriptor for ct_step_board_join */
+#define CT_ENV_PAGES_FD "CTRAIN_PAGES_FD" /* inherited descriptor for ct_rank_page_join */
+#define CT_ENV_START_NS "CTRAIN_START_NS" /* start of the job, or of its latest attempt, on the ct_now_ns clock */
 
 /* After a restart only. The number of restarts is in CTRAIN_RESTART, which is part of the rank's identity. */
 #define CT_ENV_SAVES_BEFORE "CTRAIN_SAVES_BEFORE" /* ct_checkpoint_newest_save at the start of the job */

@@ -4,31 +4,27 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/process/rank_page.h"
 #include "trainer/job/launch_env.h"
 
-enum ct_status ct_launched_join_clock(void)
+enum ct_status ct_launched_join(void)
 {
-	int64_t fd = ct_env_i64(CT_ENV_CLOCK_FD, -1);
-	enum ct_status st = CT_OK;
+	const int64_t fd = ct_env_i64(CT_ENV_PAGES_FD, -1), i = ct_env_i64("LOCAL_RANK", -1),
+		      n = ct_env_i64("LOCAL_WORLD_SIZE", -1);
 
-	if (getenv(CT_ENV_ERROR_FD) && fd >= 0 && fd <= INT_MAX) {
-		st = ct_clock_join((int)fd);
-		close((int)fd);
-	}
-	unsetenv(CT_ENV_CLOCK_FD);
-	return st;
+	if (fd < 0 || fd > INT_MAX || n > INT_MAX)
+		return CT_OK;
+	CT_TRY(ct_rank_page_join((int)fd, (int)i, (int)n));
+	close((int)fd);
+	unsetenv(CT_ENV_PAGES_FD);
+	return CT_OK;
 }
 
 bool ct_launched_deliver_error(enum ct_status st)
 {
-	int fd = (int)ct_env_i64(CT_ENV_ERROR_FD, -1);
-	struct ct_error e;
-
-	if (fd < 0)
+	if (!ct_rank_page_is_shared())
 		return false;
-	ct_error_save(&e);
-	e.status = st;
-	return write(fd, &e, sizeof(e)) == (ssize_t)sizeof(e);
+	ct_rank_page_fail(ct_rank_page_own(), st);
+	return true;
 }

@@ -6,11 +6,12 @@
 
 #include "base/status.h"
 
-/* Makes this process use the clock of the launcher. The launcher halts this clock while the job is suspended
- * (base/clock.h). Call this before any thread is started. Does nothing if another launcher started this process. */
-enum ct_status ct_launched_join_clock(void) CT_MUST_CHECK;
-/* Writes the current error chain to the launcher's pipe. st is the status of the failure that the chain describes.
- * Returns false if there is no pipe. */
+/* Joins the page that the launcher has created for this rank (base/process/rank_page.h). Its clock becomes the clock of
+ * this process; the launcher halts it while the job is suspended. Call this before any thread is started. Does nothing
+ * if another program started this process. */
+enum ct_status ct_launched_join(void) CT_MUST_CHECK;
+/* Stores the current error chain in this page, for the launcher, which prints it. st is the status of the failure that
+ * the chain describes. Returns false if ctrain's launcher has not started this process. */
 bool ct_launched_deliver_error(enum ct_status st);
 
 #endif

@@ -205,7 +205,7 @@ enum ct_status ct_job_store_members(struct ct_job_store *j, struct ct_member_sta
 static void report_early(const struct ct_config *c, const char *run_dir, const struct ct_error *why)
 {
 	const struct ct_secret_opts so = {.run_dir = run_dir, .open_network = c->dist.open_network};
-	struct ct_member_state me = {.rank = CT_STORE_LAUNCHER, .seq = -1};
+	struct ct_member_state me = {.rank = CT_STORE_LAUNCHER, .at = CT_POSITION_UNKNOWN};
 	struct ct_store_opts opts;
 	ct_store_server *server;
 	struct ct_failure f;

@@ -1,6 +1,6 @@
-/* One thread runs the main loop of poll: signals, the output and the error pipes of the workers, the failure record of
+/* One thread runs the main loop of poll: signals, the output of the workers, the failure record of
  * the store, and deadlines. The first failure sets kill_at; until then, the ranks may report and end by themselves.
- * What a rank delivers through its error pipe is more specific than what others see of its end, so it is published in
+ * What a rank has stored in its page is more specific than what others see of its end, so it is published in
  * the store. The rank to blame is the first one that failed, unless it has named another as the cause or only reports a
  * consequence.
  *
@@ -34,7 +34,7 @@
 #define SAME_STOP_NS CT_SEC          /* a batch system may send the same stop signal to the launcher twice */
 #define GROW_NS (500 * CT_MS)        /* interval at which node 0 looks for nodes that could take part */
 #define OUTPUT_RETRY_MS 100
-#define MAX_ENV (14 + CT_ATTEMPTS_ENV)
+#define MAX_ENV (12 + CT_ATTEMPTS_ENV)
 
 /* Returns the number of environment variables of rank i, which the caller owns. Out of memory, some of them are NULL.
  */
@@ -53,9 +53,7 @@ static size_t worker_env(const struct ct_launcher *l, int i, int64_t start_ns, c
 	env[n++] = ct_strfmt("CTRAIN_RUN_ID=%s", ct_plan_run_id(l->cfg, ""));
 	env[n++] = ct_strfmt("%s=%" PRId64, CT_ENV_START_NS, start_ns);
 	env[n++] = ct_strfmt("OMP_NUM_THREADS=%d", threads);
-	env[n++] = ct_strfmt("%s=%d", CT_ENV_CLOCK_FD, l->clock_fd);
-	env[n++] = ct_witness_env(&l->witness, i);
-	env[n++] = ct_strfmt("%s=%d", CT_ENV_STEPS_FD, l->steps_fd);
+	env[n++] = ct_strfmt("%s=%d", CT_ENV_PAGES_FD, l->pages_fd);
 	n += ct__attempts_env(&l->attempts, env + n);
 	if (l->store.addr[0]) {
 		env[n++] = ct_strfmt("CTRAIN_STORE=%s", l->store.addr);
@@ -66,7 +64,7 @@ static size_t worker_env(const struct ct_launcher *l, int i, int64_t start_ns, c
 
 static enum ct_status start_worker(struct ct_launcher *l, int i, int64_t start_ns, char **argv)
 {
-	const int pass_fds[] = {l->clock_fd, l->steps_fd};
+	const int pass_fds[] = {l->pages_fd};
 	char *env[MAX_ENV] = {0};
 	size_t n = worker_env(l, i, start_ns, env);
 	enum ct_status st = CT_OK;
@@ -75,8 +73,8 @@ static enum ct_status start_worker(struct ct_launcher *l, int i, int64_t start_n
 		if (!env[k])
 			st = CT_NOMEM;
 	if (st == CT_OK)
-		st = ct__worker_start(&l->workers[i], l->ranks.first + i, argv, env, n, l->ranks.first + i == 0,
-				      pass_fds, CT_ARRAY_LEN(pass_fds));
+		st = ct__worker_start(&l->workers[i], argv, env, n, l->ranks.first + i == 0, pass_fds,
+				      CT_ARRAY_LEN(pass_fds));
 	for (size_t k = 0; k < n; k++)
 		ct_free(env[k]);
 	return st;
@@ -146,18 +144,19 @@ static void handle_signals(struct ct_launcher *l)
  * failed before it joined could not report this itself. */
 static void publish_failure(struct ct_launcher *l, const struct ct_worker *w)
 {
-	struct ct_failure f = {.rank = w->rank, .pid = (int)w->pid, .status = ct__worker_status(w), .seq = -1};
+	const struct ct_error *e = ct__worker_error(w);
+	struct ct_failure f = {.rank = w->rank,
+			       .pid = (int)w->pid,
+			       .status = ct__worker_status(w),
+			       .at = ct_rank_page_position(w->page)};
 
-	if (w->has_error ? ct__worker_is_consequence(w) : !WIFSIGNALED(w->wait_status))
+	if (e ? ct__worker_is_consequence(w) : !WIFSIGNALED(w->wait_status))
 		return;
 	snprintf(f.host, sizeof(f.host), "%s", l->store.opts.host);
-	uint64_t begun = atomic_load(&l->steps[w->rank - l->ranks.first].begun);
-	if (begun > 0)
-		snprintf(f.phase, sizeof(f.phase), "step %" PRIu64, begun - 1);
-	if (w->has_error) {
+	if (e) {
 		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) %s: %.500s", w->rank, (int)w->pid,
-			 f.host, f.status == CT_INTERRUPTED ? "ended" : "failed", w->error.message);
-		snprintf(f.hint, sizeof(f.hint), "%.255s", w->error.hint);
+			 f.host, f.status == CT_INTERRUPTED ? "ended" : "failed", e->message);
+		snprintf(f.hint, sizeof(f.hint), "%.255s", e->hint);
 	} else {
 		snprintf(f.message, sizeof(f.message), "rank %d (pid %d on %s) was killed by signal %d (%s)", w->rank,
 			 (int)w->pid, f.host, WTERMSIG(w->wait_status), strsignal(WTERMSIG(w->wait_status)));
@@ -169,8 +168,9 @@ static void publish_failure(struct ct_launcher *l, const struct ct_worker *w)
  * ends because of another rank's failure has the same status. */
 static bool is_caused_by(const struct ct_worker *w, const struct ct_worker *other)
 {
-	return w->has_error && w->error.cause_pid > 0 && w->error.cause_pid == (int)other->pid &&
-	       w->error.cause_rank == other->rank;
+	const struct ct_error *e = ct__worker_error(w);
+
+	return e && e->cause_pid > 0 && e->cause_pid == (int)other->pid && e->cause_rank == other->rank;
 }
 
 static void note_end(struct ct_launcher *l, int i)
@@ -218,7 +218,8 @@ static void look_at_nodes(struct ct_launcher *l)
 {
 	if (ct_now_ns() >= l->grow_at) {
 		l->grow_at = ct_deadline_in(GROW_NS);
-		if (ct_job_store_can_grow(&l->store, l->cfg) && !atomic_exchange(&l->steps[0].regroup, true))
+		if (ct_job_store_can_grow(&l->store, l->cfg) &&
+		    ct_rank_page_request(&l->pages->page[0], CT_REQUEST_REGROUP))
 			ct_output_print(
 				STDERR_FILENO,
 				"ctrain: more nodes are there; the job continues with them after the next checkpoint\n");
@@ -242,17 +243,15 @@ static enum ct_status wait_for_all(struct ct_launcher *l)
 {
 	struct pollfd *fds = NULL;
 
-	CT_TRY_ALLOC(fds = CT_NEW_ARRAY(struct pollfd, (size_t)l->ranks.local * 2 + 2));
+	CT_TRY_ALLOC(fds = CT_NEW_ARRAY(struct pollfd, (size_t)l->ranks.local + 2));
 	while (n_running(l) > 0) {
 		nfds_t k = 0;
 
 		fds[k++] = (struct pollfd){.fd = l->signals, .events = POLLIN};
 		fds[k++] =
 			(struct pollfd){.fd = l->run_failed ? -1 : ct_store_watch_fd(l->store.watch), .events = POLLIN};
-		for (int i = 0; i < l->ranks.local; i++) {
+		for (int i = 0; i < l->ranks.local; i++)
 			fds[k++] = (struct pollfd){.fd = l->workers[i].out.fd, .events = POLLIN};
-			fds[k++] = (struct pollfd){.fd = l->workers[i].error_fd, .events = POLLIN};
-		}
 		int64_t look_at = l->stopped_at != 0 && !l->run_failed ? ct_deadline_in(LOOK_NS) : CT_FOREVER;
 		int64_t due = ct_waiting_due(&l->waiting);
 		due = look_at < due ? look_at : due;
@@ -305,7 +304,7 @@ static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 	l->stopped_at = 0;
 	l->kill_at = CT_FOREVER;
 	l->first_failed = -1;
-	ct_step_board_clear(l->steps, l->ranks.local);
+	ct_rank_pages_clear(l->pages, l->pages_fd);
 	enum ct_status st = ct_job_store_open(l->cfg, &l->ranks, l->run_dir, l->signals, &l->attempts.now, &l->store);
 	/* An error before the start of the ranks is final, except for the launcher that leads the job. */
 	end->stopped = st < 0 && ct__attempts_follow(&l->attempts);
@@ -314,7 +313,7 @@ static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 	l->grow_at = ct_plan_is_elastic(l->cfg) && l->attempts.now.leads ? 0 : CT_FOREVER;
 	st = (l->workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l->ranks.local)) ? CT_OK : CT_NOMEM;
 	for (int i = 0; st == CT_OK && i < l->ranks.local; i++)
-		l->workers[i].out.fd = l->workers[i].error_fd = -1;
+		ct__worker_init(&l->workers[i], l->ranks.first + i, &l->pages->page[i]);
 	if (st == CT_OK)
 		st = ct_witness_open(&l->witness, l->ranks.local);
 	if (st == CT_OK) {
@@ -353,17 +352,13 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 		CT_TRY(ct__attempts_prepare(cfg, run_dir));
 	CT_TRY(ct_signals_open(true, &l.signals));
 	ct_output_never_wait();
-	CT_TRY_GOTO(ct_clock_share(&l.clock_fd), st, out_signals);
-	CT_TRY_GOTO(ct_step_board_create(l.ranks.local, &l.steps, &l.steps_fd), st, out_clock);
+	CT_TRY_GOTO(ct_rank_pages_create(l.ranks.local, &l.pages, &l.pages_fd), st, out_signals);
 	ct__attempts_init(&l.attempts, cfg, run_dir, l.ranks.node, l.signals);
 	st = ct__attempts_run(&l.attempts, run_attempt, &l);
 	if (l.attempts.decided && l.n_others > 0)
 		ct_job_store_serve_end(cfg, &l.ranks, run_dir, l.signals, l.attempts.now.number + 1, l.n_others);
 	ct__attempts_release(&l.attempts);
-	ct_step_board_release(l.steps, l.ranks.local);
-	close(l.steps_fd);
-out_clock:
-	close(l.clock_fd);
+	ct_rank_pages_destroy(l.pages, l.pages_fd);
 out_signals:
 	ct_signals_close(l.signals);
 	if (l.give_up)

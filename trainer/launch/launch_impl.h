@@ -2,7 +2,6 @@
 #ifndef CT_TRAINER_LAUNCH_LAUNCH_IMPL_H
 #define CT_TRAINER_LAUNCH_LAUNCH_IMPL_H
 
-#include "trainer/job/step_board.h"
 #include "trainer/launch/attempts_impl.h"
 #include "trainer/launch/job_store.h"
 #include "trainer/launch/waiting.h"
@@ -15,9 +14,8 @@ struct ct_launcher {
 	const char *run_dir;   /* NULL: the workers do not save when they are stopped */
 	struct ct_ranks ranks; /* of this attempt, if the number of nodes may change */
 	int signals;
-	int clock_fd;                /* clock that the launcher and the ranks share; Ctrl-Z halts it */
-	struct ct_step_count *steps; /* [ranks.local] */
-	int steps_fd;
+	struct ct_rank_pages *pages; /* [ranks.local] */
+	int pages_fd;
 	struct ct_attempts attempts;
 
 	/* Of an attempt. */

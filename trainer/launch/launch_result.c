@@ -9,6 +9,7 @@
 /* Describes how a rank ended if it has delivered no error message. */
 static enum ct_status describe_end(struct ct_launcher *l, const struct ct_worker *w)
 {
+	char doing[CT_POSITION_TEXT] = "";
 	struct ct_failure f;
 	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
 
@@ -29,9 +30,10 @@ static enum ct_status describe_end(struct ct_launcher *l, const struct ct_worker
 	int sig = WTERMSIG(w->wait_status);
 	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
 	known = known && f.rank == w->rank && f.pid == (int)w->pid;
+	if (known)
+		ct_position_text(doing, sizeof(doing), &f.at);
 	CT_FAIL(crash ? CT_BUG : CT_PEER_LOST, "rank %d (pid %d on %s) was killed by signal %d (%s)%s%s", w->rank,
-		(int)w->pid, l->store.opts.host, sig, strsignal(sig), known && f.phase[0] ? "; last seen: " : "",
-		known ? f.phase : "");
+		(int)w->pid, l->store.opts.host, sig, strsignal(sig), doing[0] ? "; last seen: " : "", doing);
 	if (sig == SIGKILL)
 		ct_witness_explain_kill(&l->witness,
 					l->run_dir ? "a smaller batch or fewer loader threads"
@@ -75,37 +77,37 @@ enum ct_status ct__launch_result(struct ct_launcher *l)
 		return ended_by_run(l);
 	/* For the other ranks, a rank that was stopped before training is a lost peer. For the job, it is a stop and
 	 * not a failure. */
-	if (stopped && (l->first_failed < 0 || ct__worker_is_consequence(&l->workers[l->first_failed])))
-		return stopped->has_error ? ct_error_restore(&stopped->error)
-					  : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
+	if (stopped && (l->first_failed < 0 || ct__worker_is_consequence(&l->workers[l->first_failed]))) {
+		const struct ct_error *e = ct__worker_error(stopped);
+
+		return e ? ct_error_restore(e) : CT_FAIL(CT_INTERRUPTED, "stopped by a signal");
+	}
 	if (l->first_failed < 0)
 		return CT_OK;
 	const struct ct_worker *w = &l->workers[l->first_failed];
-	if (w->has_error) {
-		(void)ct_error_restore(&w->error);
-		return l->ranks.world > 1 && !(l->ranks.n_nodes == 1 && is_common(w->error.status))
-			       ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid)
-			       : w->error.status;
-	}
-	return describe_end(l, w);
+	const struct ct_error *e = ct__worker_error(w);
+
+	if (!e)
+		return describe_end(l, w);
+	(void)ct_error_restore(e);
+	return l->ranks.world > 1 && !(l->ranks.n_nodes == 1 && is_common(e->status))
+		       ? ct_error_wrap("rank %d (pid %d) failed", w->rank, (int)w->pid)
+		       : e->status;
 }
 
-/* Returns the step that a rank of another node was computing, counted from 1. Its launcher or the rank itself has
- * reported the phase, for example "training, step 120", where 120 steps have been done. Without a step, training had
- * not begun. */
-static int64_t step_in(const char *phase)
+/* Returns the step that a rank was computing, counted from 1; 0: training had not begun. */
+static int64_t step_at(const struct ct_position *at)
 {
-	const char *at = strstr(phase, "step ");
-
-	return at ? strtoll(at + strlen("step "), NULL, 10) + 1 : 0;
+	return at->step + 1;
 }
 
 struct ct_attempt_end ct__launch_attempt_end(struct ct_launcher *l, enum ct_status st)
 {
 	struct ct_attempt_end end = {.rank = -1, .step = -1, .stopped = l->stopping};
 
-	end.regroups = st == CT_INTERRUPTED && !l->stopping && atomic_load(&l->steps[0].regrouped);
-	struct ct_failure f = {0};
+	end.regroups = st == CT_INTERRUPTED && !l->stopping &&
+		       ct_rank_page_is_fulfilled(&l->pages->page[0], CT_REQUEST_REGROUP);
+	struct ct_failure f = {.at = CT_POSITION_UNKNOWN};
 	bool gone;
 	if (ct_job_store_failure(&l->store, &f, &gone) && f.rank >= 0)
 		end.rank = f.rank;
@@ -113,9 +115,11 @@ struct ct_attempt_end ct__launch_attempt_end(struct ct_launcher *l, enum ct_stat
 		end.rank = l->workers[l->first_failed].rank;
 	int i = end.rank - l->ranks.first;
 	if (end.rank >= 0 && i >= 0 && i < l->ranks.local) {
-		end.step = (int64_t)atomic_load(&l->steps[i].begun);
+		const struct ct_position at = ct_rank_page_position(&l->pages->page[i]);
+
+		end.step = step_at(&at);
 	} else if (end.rank >= 0) {
-		end.step = step_in(f.phase);
+		end.step = step_at(&f.at);             /* as its launcher or the rank itself has reported it */
 		end.status = (enum ct_status)f.status; /* the ranks of this node have only lost a peer */
 	}
 	return end;

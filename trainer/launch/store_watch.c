@@ -55,7 +55,7 @@ static void note_failure(ct_store_watch_thread *w, const struct ct_failure *f, b
  * learn it. */
 static void note_refusal(ct_store_watch_thread *w)
 {
-	struct ct_failure f = {.rank = -1, .pid = w->opts.pid, .status = CT_MISMATCH, .seq = -1};
+	struct ct_failure f = {.rank = -1, .pid = w->opts.pid, .status = CT_MISMATCH, .at = CT_POSITION_UNKNOWN};
 
 	snprintf(f.host, sizeof(f.host), "%s", w->opts.host);
 	snprintf(f.message, sizeof(f.message), "%s", ct_error_message());

@@ -1,8 +1,7 @@
-/* Black boxes are shared memory that outlives the rank that writes it, so they tell what a rank did that was killed.
- * They are not necessary: ranks start without those that cannot be created. The states of processes are read before the
- * launcher kills them; a state that is not 0 therefore marks a rank that did not end by itself. A SIGKILL that did not
- * come from the launcher is the kernel's if the counter of the control group has grown since the start. Reporting keeps
- * the error chain, and adds only a hint. */
+/* The page of a rank outlives it, so it tells what a rank did that was killed. The states of processes are read before
+ * the launcher kills them; a state that is not 0 therefore marks a rank that did not end by itself. A SIGKILL that did
+ * not come from the launcher is the kernel's if the counter of the control group has grown since the start. Reporting
+ * keeps the error chain, and adds only a hint. */
 #define CT_LOG_COMPONENT "launch"
 #include "trainer/launch/witness.h"
 
@@ -13,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "trainer/job/launch_env.h"
 #include "trainer/job/postmortem/entry.h"
 #include "trainer/job/postmortem/oom.h"
 #include "trainer/job/postmortem/postmortem.h"
@@ -23,37 +21,13 @@
 enum ct_status ct_witness_open(struct ct_witness *w, int n)
 {
 	*w = (struct ct_witness){.n = n, .oom_kills = ct_oom_kills(GROUPS), .started = ct_wall_seconds()};
-	w->boxes = CT_NEW_ARRAY(struct ct_black_box *, (size_t)n);
-	w->fds = CT_NEW_ARRAY(int, (size_t)n);
-	w->states = CT_NEW_ARRAY(char, (size_t)n);
-	if (!w->boxes || !w->fds || !w->states) {
-		w->n = 0;
-		ct_witness_close(w);
-		return CT_NOMEM;
-	}
-	for (int i = 0; i < n; i++) {
-		if (ct_black_box_create(&w->fds[i], &w->boxes[i]) < 0)
-			CT_DEBUG("%s", ct_error_message());
-	}
-	ct_error_clear();
-	return CT_OK;
+	return (w->states = CT_NEW_ARRAY(char, (size_t)n)) ? CT_OK : CT_NOMEM;
 }
 
 void ct_witness_close(struct ct_witness *w)
 {
-	for (int i = 0; i < w->n; i++)
-		ct_black_box_destroy(w->fds[i], w->boxes[i]);
-	ct_free(w->boxes);
-	ct_free(w->fds);
 	ct_free(w->states);
 	*w = (struct ct_witness){0};
-}
-
-char *ct_witness_env(const struct ct_witness *w, int i)
-{
-	if (!w->boxes[i])
-		return ct_strfmt("%s=", CT_ENV_BLACK_BOX);
-	return ct_strfmt("%s=/proc/%d/fd/%d", CT_ENV_BLACK_BOX, (int)getpid(), w->fds[i]);
 }
 
 static char state_of(pid_t pid)
@@ -89,7 +63,7 @@ static bool was_killed(const struct ct_witness *w, const struct ct_worker *worke
 static bool has_worked(const struct ct_witness *w, const struct ct_worker *workers)
 {
 	for (int i = 0; i < w->n; i++) {
-		if (was_killed(w, workers, i) || (w->boxes[i] && strstr(ct_box_phase_of(w->boxes[i]), ", step ")))
+		if (was_killed(w, workers, i) || ct_rank_page_has_trained(workers[i].page))
 			return true;
 	}
 	return false;
@@ -131,14 +105,14 @@ static ct_json *entries_of(const struct ct_witness *w, const struct ct_worker *w
 						.node = node,
 						.host = host,
 						.wait_status = k->ended ? k->wait_status : -1,
-						.error = k->has_error ? &k->error : NULL,
+						.error = ct__worker_error(k),
 						.killed_by_launcher = w->states[i] != 0,
 						.state = w->states[i],
 						.out_of_memory = by_kernel,
 						.memory_limit = by_kernel ? ct_oom_limit(GROUPS) : 0};
 
 		if (k->pid > 0)
-			ct_json_push(list, ct_postmortem_entry(run_dir, &end, w->boxes[i]));
+			ct_json_push(list, ct_postmortem_entry(run_dir, &end, k->page));
 	}
 	return list;
 }
@@ -146,7 +120,8 @@ static ct_json *entries_of(const struct ct_witness *w, const struct ct_worker *w
 /* A failure without a record in the store, for example of a single rank. */
 static void describe(const struct ct_worker *w, struct ct_failure *out)
 {
-	*out = (struct ct_failure){.rank = w->rank, .pid = (int)w->pid, .status = ct_error_status(), .seq = -1};
+	*out = (struct ct_failure){
+		.rank = w->rank, .pid = (int)w->pid, .status = ct_error_status(), .at = CT_POSITION_UNKNOWN};
 	snprintf(out->message, sizeof(out->message), "%.639s", ct_error_message());
 }
 

@@ -1,27 +1,21 @@
 /* Collects what the launcher knows about its ranks for the report after a failure
- * (trainer/job/postmortem/postmortem.h): their black boxes, how their processes ended, and whether the kernel has
+ * (trainer/job/postmortem/postmortem.h): their pages, how their processes ended, and whether the kernel has
  * killed one because memory ran out. */
 #ifndef CT_TRAINER_LAUNCH_WITNESS_H
 #define CT_TRAINER_LAUNCH_WITNESS_H
 
-#include "base/process/black_box.h"
 #include "dist/store/store.h"
 #include "trainer/launch/workers_impl.h"
 
 struct ct_witness {
 	int n;
-	struct ct_black_box **boxes; /* [n]; NULL: could not be created */
-	int *fds;                    /* [n] */
-	char *states;                /* [n] states of processes before they were killed; 0: unknown */
-	int64_t oom_kills;           /* at the start; -1: unknown */
+	char *states;      /* [n] states of processes before they were killed; 0: unknown */
+	int64_t oom_kills; /* at the start; -1: unknown */
 	double started;
 };
 
-/* Creates a black box for each of n ranks. Continues without those that cannot be created. */
 enum ct_status ct_witness_open(struct ct_witness *w, int n) CT_MUST_CHECK;
 void ct_witness_close(struct ct_witness *w); /* a zeroed struct is allowed */
-/* Returns the variable NAME=VALUE with which rank i of this node finds its black box. The caller owns it. */
-char *ct_witness_env(const struct ct_witness *w, int i);
 /* Stores the states of the processes that still run. Call it before the launcher kills them. */
 void ct_witness_note_states(struct ct_witness *w, const struct ct_worker *workers);
 /* Adds to the hint of the current error chain why a rank may have been killed by SIGKILL. less: what to use if memory

@@ -1,7 +1,7 @@
 /* A child calls only async-signal-safe functions between fork and exec, because the launcher has threads; its
  * environment is therefore built before the fork. PR_SET_PDEATHSIG ends it with the launcher, and the check of the
  * parent closes the gap before that call. Every descriptor is close-on-exec, and the child clears that flag for those
- * that it needs. An error arrives as one struct in a single write, which a pipe does not divide. A worker is reaped
+ * that it needs. A worker leaves its error in its page, which is read after the worker has been reaped. It is reaped
  * exactly once, after its remaining output has been read. */
 #include "trainer/launch/workers_impl.h"
 
@@ -16,23 +16,22 @@
 #include <unistd.h>
 
 #include "base/output.h"
-#include "trainer/job/launch_env.h"
 #include "trainer/job/signals.h"
 
 extern char **environ;
 
-/* Returns the launcher's environment without the variables that are replaced, followed by extra and error_env. The
- * array is owned by the caller; the strings are borrowed. */
-static char **make_env(char *const *extra, size_t n_extra, char *error_env)
+/* Returns the launcher's environment without the variables that are replaced, followed by extra. The array is owned by
+ * the caller; the strings are borrowed. */
+static char **make_env(char *const *extra, size_t n_extra)
 {
 	size_t n = 0, k = 0;
 
 	while (environ[n])
 		n++;
-	char **env = CT_NEW_ARRAY(char *, n + n_extra + 2);
+	char **env = CT_NEW_ARRAY(char *, n + n_extra + 1);
 	for (size_t i = 0; env && i < n; i++) {
 		size_t name = strcspn(environ[i], "=") + 1;
-		bool replaced = strncmp(environ[i], error_env, name) == 0;
+		bool replaced = false;
 
 		for (size_t j = 0; j < n_extra && !replaced; j++)
 			replaced = strncmp(environ[i], extra[j], name) == 0;
@@ -41,14 +40,12 @@ static char **make_env(char *const *extra, size_t n_extra, char *error_env)
 	}
 	for (size_t j = 0; env && j < n_extra; j++)
 		env[k++] = extra[j];
-	if (env)
-		env[k] = error_env;
 	return env;
 }
 
 /* Not ct_spawn, which cannot ask for a signal when the launcher dies. Makes only async-signal-safe calls, because the
  * launcher has threads. */
-static void child_main(pid_t parent, char **argv, char **env, int out, int error, const int *pass_fds, size_t n_pass)
+static void child_main(pid_t parent, char **argv, char **env, int out, const int *pass_fds, size_t n_pass)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -59,7 +56,6 @@ static void child_main(pid_t parent, char **argv, char **env, int out, int error
 		dup2(out, STDOUT_FILENO);
 		dup2(out, STDERR_FILENO);
 	}
-	fcntl(error, F_SETFD, 0);
 	for (size_t i = 0; i < n_pass; i++)
 		fcntl(pass_fds[i], F_SETFD, 0);
 	execve("/proc/self/exe", argv, env);
@@ -74,47 +70,42 @@ static enum ct_status out_of(const char *what, int rank)
 		"start fewer ranks, or raise the limits of this shell (ulimit -n: open files, ulimit -u: processes)");
 }
 
-enum ct_status ct__worker_start(struct ct_worker *w, int rank, char **argv, char *const *extra_env, size_t n_env,
+void ct__worker_init(struct ct_worker *w, int rank, struct ct_rank_page *page)
+{
+	*w = (struct ct_worker){.rank = rank, .out.fd = -1, .page = page};
+}
+
+enum ct_status ct__worker_start(struct ct_worker *w, char **argv, char *const *extra_env, size_t n_env,
 				bool inherit_output, const int *pass_fds, size_t n_pass)
 {
-	int out[2] = {-1, -1}, error[2] = {-1, -1};
-	char error_env[48];
+	int out[2] = {-1, -1};
 	char **env = NULL;
 	enum ct_status st = CT_OK;
 
-	*w = (struct ct_worker){.rank = rank, .out.fd = -1, .error_fd = -1};
-	if (pipe2(error, O_CLOEXEC) != 0 || (!inherit_output && pipe2(out, O_CLOEXEC) != 0)) {
-		st = out_of("pipe", rank);
-		goto out;
-	}
-	snprintf(error_env, sizeof(error_env), "%s=%d", CT_ENV_ERROR_FD, error[1]);
-	if (!(env = make_env(extra_env, n_env, error_env))) {
+	if (!inherit_output && pipe2(out, O_CLOEXEC) != 0)
+		return out_of("pipe", w->rank);
+	if (!(env = make_env(extra_env, n_env))) {
 		st = CT_NOMEM;
 		goto out;
 	}
 	pid_t parent = getpid();
 	pid_t pid = fork();
 	if (pid == 0)
-		child_main(parent, argv, env, out[1], error[1], pass_fds, n_pass);
+		child_main(parent, argv, env, out[1], pass_fds, n_pass);
 	if (pid < 0) {
-		st = out_of("fork", rank);
+		st = out_of("fork", w->rank);
 		goto out;
 	}
 	setpgid(pid, pid); /* called here and in the child, because either may run first */
 	w->pid = pid;
 	w->out.fd = out[0];
-	w->error_fd = error[0];
-	out[0] = error[0] = -1;
+	out[0] = -1;
 	if (w->out.fd >= 0)
 		fcntl(w->out.fd, F_SETFL, O_NONBLOCK);
-	fcntl(w->error_fd, F_SETFL, O_NONBLOCK);
 out:
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2; i++)
 		if (out[i] >= 0)
 			close(out[i]);
-		if (error[i] >= 0)
-			close(error[i]);
-	}
 	ct_free(env);
 	return st;
 }
@@ -125,17 +116,6 @@ void ct__worker_drain(struct ct_worker *w)
 
 	snprintf(prefix, sizeof(prefix), "[rank %d] ", w->rank);
 	ct_lines_drain(&w->out, STDERR_FILENO, prefix);
-	if (w->error_fd < 0)
-		return;
-	struct ct_error e;
-	ssize_t n = read(w->error_fd, &e, sizeof(e));
-	if (n == (ssize_t)sizeof(e)) {
-		w->error = e;
-		w->has_error = true;
-	} else if (n == 0) {
-		close(w->error_fd);
-		w->error_fd = -1;
-	}
 }
 
 bool ct__worker_reap(struct ct_worker *w)
@@ -167,10 +147,17 @@ void ct__workers_reap_orphans(const struct ct_worker *workers, int n)
 	}
 }
 
+const struct ct_error *ct__worker_error(const struct ct_worker *w)
+{
+	return ct_rank_page_error(w->page);
+}
+
 enum ct_status ct__worker_status(const struct ct_worker *w)
 {
-	if (w->has_error)
-		return w->error.status;
+	const struct ct_error *e = ct__worker_error(w);
+
+	if (e)
+		return e->status;
 	if (WIFSIGNALED(w->wait_status))
 		return CT_PEER_LOST;
 	return ct_status_of_exit_code(WEXITSTATUS(w->wait_status));
@@ -178,8 +165,10 @@ enum ct_status ct__worker_status(const struct ct_worker *w)
 
 bool ct__worker_is_consequence(const struct ct_worker *w)
 {
-	if (w->has_error)
-		return w->error.status == CT_PEER_LOST || w->error.status == CT_CANCELLED;
+	const struct ct_error *e = ct__worker_error(w);
+
+	if (e)
+		return e->status == CT_PEER_LOST || e->status == CT_CANCELLED;
 	/* If a rank does not react to the failure of another rank, its watchdog ends it. */
 	return WIFEXITED(w->wait_status) && WEXITSTATUS(w->wait_status) == ct_status_exit_code(CT_PEER_LOST);
 }
@@ -193,6 +182,4 @@ void ct__worker_signal(const struct ct_worker *w, int sig)
 void ct__worker_release(struct ct_worker *w)
 {
 	ct_lines_release(&w->out);
-	if (w->error_fd >= 0)
-		close(w->error_fd);
 }

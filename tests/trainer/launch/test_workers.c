@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tests/trainer/tmpdir.h"
+#include "trainer/job/launch_env.h"
 #include "trainer/job/launched.h"
 #include "trainer/launch/workers_impl.h"
 
@@ -20,6 +21,8 @@ static int play(const char *mode)
 {
 	int64_t code;
 
+	if (ct_launched_join() < 0)
+		return 98;
 	if (strcmp(mode, "pause") == 0)
 		return pause();
 	if (strcmp(mode, "say") == 0)
@@ -38,13 +41,20 @@ static int play(const char *mode)
 	return ct_parse_i64(mode, &code) == CT_OK ? (int)code : 99;
 }
 
+static struct ct_rank_pages *pages;
+static int pages_fd;
+
 static void start(struct ct_worker *w, char *mode)
 {
-	char *argv[] = {"test_workers", mode, NULL}, *env[] = {"CT_TEST_A=new", "CT_TEST_B=added"};
+	char *argv[] = {"test_workers", mode, NULL}, fd[48];
+	char *env[] = {"CT_TEST_A=new", "CT_TEST_B=added", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", fd};
 
+	snprintf(fd, sizeof(fd), "%s=%d", CT_ENV_PAGES_FD, pages_fd);
 	setenv("CT_TEST_A", "old", 1);
 	setenv("CT_TEST_AB", "old", 1);
-	assert_int_equal(ct__worker_start(w, 3, argv, env, CT_ARRAY_LEN(env), false, NULL, 0), CT_OK);
+	ct_rank_pages_clear(pages, pages_fd);
+	ct__worker_init(w, 3, &pages->page[0]);
+	assert_int_equal(ct__worker_start(w, argv, env, CT_ARRAY_LEN(env), false, &pages_fd, 1), CT_OK);
 }
 
 static void wait_for_end(struct ct_worker *w)
@@ -100,8 +110,8 @@ static void test_error_travels(void **state)
 	(void)state;
 	start(&w, mode);
 	wait_for_end(&w);
-	assert_true(w.has_error);
-	assert_string_equal(w.error.message, "no such file");
+	assert_non_null(ct__worker_error(&w));
+	assert_string_equal(ct__worker_error(&w)->message, "no such file");
 	ct__worker_release(&w);
 }
 
@@ -169,7 +179,8 @@ static void test_limits_are_no_bug(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){0, limit.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_int_equal(ct__worker_start(&w, 3, argv, NULL, 0, false, NULL, 0), CT_NOMEM);
+	ct__worker_init(&w, 3, &pages->page[0]);
+	assert_int_equal(ct__worker_start(&w, argv, NULL, 0, false, NULL, 0), CT_NOMEM);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	assert_non_null(strstr(ct_error_message(), "rank 3"));
 	assert_int_equal(ct__worker_status(&w), CT_OK); /* it never was */
@@ -188,5 +199,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		return play(argv[1]);
+	if (ct_rank_pages_create(1, &pages, &pages_fd) < 0)
+		return 1;
 	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
 }

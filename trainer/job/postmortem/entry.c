@@ -1,7 +1,7 @@
 /* The signal handlers of a rank may call only async-signal-safe functions, so they write addresses and the memory map
  * of their process; names are found here, by another process, when the report is made. All frames but the first are
- * return addresses, which point after the call. The black box is read while its rank may still write it: numbers are
- * atomic, and the text of its phase is copied and terminated here. What is missing is left out of the entry. */
+ * return addresses, which point after the call. The page is read while its rank may still write it: what it contains
+ * is atomic. What is missing is left out of the entry. */
 #include "trainer/job/postmortem/entry.h"
 
 #include <signal.h>
@@ -153,15 +153,15 @@ static void add_stacks(ct_json *e, const char *run_dir, int rank)
 	ct_free(path);
 }
 
-/* ---- black box */
+/* ---- the page */
 
-static ct_json *loader_json(const struct ct_black_box *b)
+static ct_json *loader_json(const struct ct_rank_page *p)
 {
 	const int64_t now_ns = ct_now_ns();
 	ct_json *list = ct_json_array();
 
-	for (int i = 0; i < CT_BOX_THREADS; i++) {
-		const struct ct_box_thread *t = &b->threads[i];
+	for (int i = 0; i < CT_PAGE_THREADS; i++) {
+		const struct ct_page_thread *t = &p->threads[i];
 		const int64_t tid = atomic_load(&t->tid), doing = atomic_load(&t->doing);
 		ct_json *o;
 
@@ -178,15 +178,15 @@ static ct_json *loader_json(const struct ct_black_box *b)
 	return list;
 }
 
-static void add_box(ct_json *e, const struct ct_black_box *b)
+static void add_page(ct_json *e, const struct ct_rank_page *p)
 {
-	char phase[CT_BOX_PHASE];
+	const struct ct_position at = ct_rank_page_position(p);
+	char doing[CT_POSITION_TEXT];
 
-	memcpy(phase, ct_box_phase_of(b), sizeof(phase));
-	phase[sizeof(phase) - 1] = '\0';
-	ct_json_set_str(e, "phase", phase);
-	ct_json_set(e, "loader", loader_json(b));
-	ct_json_set(e, "communicators", ct_flights_of_box(b, LAST_RECORDS));
+	ct_position_text(doing, sizeof(doing), &at);
+	ct_json_set_str(e, "phase", doing);
+	ct_json_set(e, "loader", loader_json(p));
+	ct_json_set(e, "communicators", ct_flights_of_page(p, LAST_RECORDS));
 }
 
 /* ---- the end of the process */
@@ -214,7 +214,7 @@ static void add_end(ct_json *e, const struct ct_rank_end *d)
 	}
 }
 
-ct_json *ct_postmortem_entry(const char *run_dir, const struct ct_rank_end *end, const struct ct_black_box *box)
+ct_json *ct_postmortem_entry(const char *run_dir, const struct ct_rank_end *end, const struct ct_rank_page *page)
 {
 	ct_json *e = ct_json_object();
 
@@ -223,8 +223,8 @@ ct_json *ct_postmortem_entry(const char *run_dir, const struct ct_rank_end *end,
 	ct_json_set_i64(e, "node", end->node);
 	ct_json_set_str(e, "host", end->host);
 	add_end(e, end);
-	if (box)
-		add_box(e, box);
+	if (page)
+		add_page(e, page);
 	add_stacks(e, run_dir, end->rank);
 	return e;
 }

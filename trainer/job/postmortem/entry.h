@@ -3,7 +3,7 @@
 #define CT_TRAINER_JOB_POSTMORTEM_ENTRY_H
 
 #include "base/json.h"
-#include "base/process/black_box.h"
+#include "base/process/rank_page.h"
 
 struct ct_rank_end {
 	int rank, pid, node;
@@ -23,8 +23,8 @@ char *ct_postmortem_stacks_path(const char *run_dir, int rank);
 enum ct_status ct_postmortem_stacks_ranks(const char *run_dir, int **ranks, size_t *n) CT_MUST_CHECK;
 /* Removes the backtraces that an earlier attempt with more than `world` ranks has left. */
 enum ct_status ct_postmortem_remove_stacks(const char *run_dir, int world) CT_MUST_CHECK;
-/* Makes the entry from how the rank ended, its black box (NULL: there is none) and its backtraces, if there are any.
+/* Makes the entry from how the rank ended, its page (NULL: unknown), and its backtraces, if there are any.
  * The caller owns the result. */
-ct_json *ct_postmortem_entry(const char *run_dir, const struct ct_rank_end *end, const struct ct_black_box *box);
+ct_json *ct_postmortem_entry(const char *run_dir, const struct ct_rank_end *end, const struct ct_rank_page *page);
 
 #endif

@@ -98,12 +98,14 @@ static ct_json *read_earlier(const char *run_dir, int log_fd, const struct ct_po
 static ct_json *failure_json(const struct ct_failure *f)
 {
 	ct_json *o = ct_json_object();
+	char doing[CT_POSITION_TEXT];
 
+	ct_position_text(doing, sizeof(doing), &f->at);
 	ct_json_set_i64(o, "rank", f->rank);
 	ct_json_set_i64(o, "pid", f->pid);
 	ct_json_set_str(o, "host", f->host);
 	ct_json_set_str(o, "status", ct_status_name((enum ct_status)f->status));
-	ct_json_set_str(o, "phase", f->phase);
+	ct_json_set_str(o, "phase", doing);
 	ct_json_set_str(o, "message", f->message);
 	return o;
 }

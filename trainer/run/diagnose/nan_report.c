@@ -159,7 +159,7 @@ static enum ct_status find(struct ct_session *s, ct_stepper *p, const struct ct_
 	struct ct__nan_place place = {.order = CT__NAN_UNKNOWN};
 	ct_json *mine = ct_json_object();
 
-	ct_session_phase(s, "searching for NaN", r->request.step);
+	ct_session_phase(s, CT_RANK_SEARCHING, r->request.step);
 	/* A rank that cannot search must still take part in what follows. */
 	if (!s->pipe && ct_nan_search(s, p, r, &place, mine) < 0) {
 		CT_WARN("this rank cannot find the first value that is not finite: %s", ct_error_message());

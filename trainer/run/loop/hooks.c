@@ -84,10 +84,7 @@ static void hide_identity(struct args *a)
 					    "SLURM_STEP_NUM_TASKS",
 					    "SLURM_PROCID",
 					    "OMP_NUM_THREADS",
-					    CT_ENV_ERROR_FD,
-					    CT_ENV_CLOCK_FD,
-					    CT_ENV_STEPS_FD,
-					    CT_ENV_BLACK_BOX,
+					    CT_ENV_PAGES_FD,
 					    CT_ENV_START_NS,
 					    CT_ENV_SAVES_BEFORE,
 					    CT_ENV_RESTART_LINE};

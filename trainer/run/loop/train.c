@@ -182,7 +182,7 @@ static enum ct_status save(struct loop *l, bool best)
 	CT_TRY(check_run_dir(&s->run));
 	if (!l->writer)
 		return s->pipe ? ct_pipeline_gather(s->pipe, s->net, s->optim, s->ema, &l->whole) : CT_OK;
-	ct_session_phase(s, "saving", s->state.step);
+	ct_session_phase(s, CT_RANK_SAVING, s->state.step);
 	report_progress(l, "saving");
 	CT_TRY(take_save(l, true)); /* excludes the time of the save */
 	t0 = ct_now_ns();
@@ -295,7 +295,7 @@ static enum ct_status take_step(struct loop *l)
 	t->images += r.n_global;
 	t->epoch_images += r.n_global;
 	t->epoch_loss_sum += r.loss_sum;
-	ct_session_count_steps(s);
+	ct_rank_page_count_steps((int64_t)t->step);
 	l->stop |= r.stop; /* the same on every rank */
 	l->save_now |= r.save;
 	l->regroup |= r.regroup;
@@ -340,20 +340,20 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	struct ct_session *s = l->s;
 	const struct ct_config *c = s->cfg;
 	const uint64_t step = s->state.step + (uint64_t)ct_stepper_pending(l->stepper);
-	bool stop = false;
+	struct ct_rank_page *page = ct_rank_page_own();
 
-	for (int sig; (sig = ct_signals_next(l->signals)) != 0;)
-		stop = true;
+	while (ct_signals_next(l->signals) != 0)
+		(void)ct_rank_page_request(page, CT_REQUEST_STOP);
 	bool minutes = c->checkpoint.every_minutes > 0 &&
 		       ct_seconds_since(l->last_save_ns) >= c->checkpoint.every_minutes * 60;
 	struct ct_step_request req = {.step = step,
 				      .lr = ct_patience_lr(s, step),
-				      .stop = stop,
+				      .stop = ct_rank_page_is_requested(page, CT_REQUEST_STOP),
 				      .save = ct_session_is_root(s) && minutes,
 				      .norms = is_logged(l, step + 1),
-				      .regroup = (minutes || is_save_due(l, step + 1)) && ct_session_wants_regroup(s)};
-	ct_comm_set_step(s->comm, (int64_t)step);
-	ct_comm_set_step(s->group, (int64_t)step);
+				      .regroup = (minutes || is_save_due(l, step + 1)) &&
+						 ct_rank_page_is_requested(page, CT_REQUEST_REGROUP)};
+	ct_rank_page_post_step((int64_t)step);
 	CT_TRY(ct_stepper_post(l->stepper, &req, end_of_epoch));
 	int left = *end_of_epoch || is_event_due(l, step + 1) ? 0 : ct_stepper_lag(l->stepper);
 	while (ct_stepper_pending(l->stepper) > left) {
@@ -362,7 +362,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 			left = 0;
 	}
 	*drained = ct_stepper_pending(l->stepper) == 0;
-	ct_session_phase(s, "training", s->state.step);
+	ct_session_phase(s, CT_RANK_TRAINING, s->state.step);
 	report_progress(l, "train");
 	return take_save(l, false);
 }
@@ -466,7 +466,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 	if (st == CT_OK) {
 		ct_meter_init(&l.meter, start_ns);
 		l.last_save_ns = ct_now_ns();
-		ct_session_count_steps(s);
+		ct_rank_page_count_steps((int64_t)s->state.step);
 		st = run(&l, end);
 	}
 	if (st < 0)

@@ -46,7 +46,7 @@ enum ct_status ct_train_eval_run(struct ct_train_eval *e, void (*progress)(void 
 	struct ct_eval_result r;
 	struct ct_predictions p = {0};
 
-	ct_session_phase(s, "evaluation", s->state.step);
+	ct_session_phase(s, CT_RANK_EVALUATING, s->state.step);
 	enum ct_status st = ct_evaluate(s, e->metrics ? progress : NULL, user, s->cfg->log.report ? &p : NULL, &r);
 	if (st < 0) {
 		ct_predictions_release(&p);

@@ -23,7 +23,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/output.h"
-#include "base/process/black_box.h"
+#include "base/process/rank_page.h"
 #include "base/stacks.h"
 #include "base/thread.h"
 #include "trainer/job/launch_env.h"
@@ -103,15 +103,14 @@ static bool begins_files_late(const struct ct_config *cfg, const struct ct_ident
 /* Adds this rank to the report after a failure. Our launcher would do this itself. */
 static void report_failure(const struct ct_identity *id, const char *run_dir, double started)
 {
-	struct ct_failure f = {.rank = id->rank, .pid = (int)getpid(), .status = ct_error_status(), .seq = -1};
+	struct ct_failure f = {
+		.rank = id->rank, .pid = (int)getpid(), .status = ct_error_status(), .at = CT_POSITION_UNKNOWN};
 	const struct ct_postmortem_job job = {.world = id->world, .started = started, .failure = &f};
 	struct ct_rank_end end = {.rank = id->rank, .pid = (int)getpid(), .node = id->node, .wait_status = -1};
-	const struct ct_black_box *box = ct_black_box_own();
 	struct ct_error keep;
 	char host[65] = "?";
 
-	if (id->by == CT_LAUNCHER_CTRAIN || f.status == CT_INTERRUPTED || !box ||
-	    !strstr(ct_box_phase_of(box), ", step "))
+	if (id->by == CT_LAUNCHER_CTRAIN || f.status == CT_INTERRUPTED || !ct_rank_page_has_trained(ct_rank_page_own()))
 		return;
 	(void)gethostname(host, sizeof(host) - 1);
 	ct_error_save(&keep);
@@ -122,7 +121,7 @@ static void report_failure(const struct ct_identity *id, const char *run_dir, do
 	end.host = host;
 	end.error = &keep;
 	ct_json *entries = ct_json_array();
-	ct_json_push(entries, ct_postmortem_entry(run_dir, &end, box));
+	ct_json_push(entries, ct_postmortem_entry(run_dir, &end, ct_rank_page_own()));
 	if (ct_postmortem_add(run_dir, &job, entries) < 0)
 		CT_DEBUG("cannot write the report of the failure: %s", ct_error_message());
 	(void)ct_error_restore(&keep);
@@ -161,8 +160,7 @@ static void write_report(const struct ct_session *s, ct_metrics_log *metrics, ct
 }
 
 static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, const ct_run_lock *lock,
-			    struct ct_step_count *steps, int signals, struct ct_stop_guard *guard,
-			    ct_report_writer *report)
+			    int signals, struct ct_stop_guard *guard, ct_report_writer *report)
 {
 	struct ct_session s = {.start.joined = begins_files_late(cfg, id) ? begin_files : NULL};
 	ct_metrics_log *metrics = NULL;
@@ -178,7 +176,6 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 		return st;
 	}
 	s.run.lock = lock;
-	s.steps = steps;
 	s.start.saves_before = lock ? ct_run_lock_saves_before(lock) : -1;
 	if (s.start.saves_before < 0)
 		s.start.saves_before = ct_env_i64(CT_ENV_SAVES_BEFORE, -1);
@@ -202,20 +199,6 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	ct_console_destroy(console);
 	/* All ranks have agreed to stop after a signal, so they leave normally, without a failure. */
 	ct_session_destroy(&s, st < 0 && st != CT_INTERRUPTED);
-	return st;
-}
-
-/* *out has an element for each rank of this node, or is NULL if ctrain's launcher has not started this process. */
-static enum ct_status join_steps(const struct ct_identity *id, struct ct_step_count **out)
-{
-	const int64_t fd = ct_env_i64(CT_ENV_STEPS_FD, -1);
-	enum ct_status st = CT_OK;
-
-	if (getenv(CT_ENV_ERROR_FD) && fd >= 0 && fd <= INT_MAX) {
-		st = ct_step_board_join((int)fd, id->local_world, out);
-		close((int)fd);
-	}
-	unsetenv(CT_ENV_STEPS_FD);
 	return st;
 }
 
@@ -245,7 +228,6 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	(void)prctl(PR_SET_NAME,
 		    "ctrain"); /* otherwise ps and top would show "exe", because the launcher executes /proc/self/exe */
 	ct_run_lock *lock = NULL;
-	struct ct_step_count *steps = NULL;
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
 	ct_nccl_log *nccl_log = NULL; /* NULL: NCCL is not used, or its messages are not wanted */
@@ -253,9 +235,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	struct ct_slurm_job job;
 	char *run_dir = NULL;
 	const double started = ct_wall_seconds();
-	const char *box = getenv(CT_ENV_BLACK_BOX);
 	enum ct_status st;
-	ct_black_box_join(box && box[0] ? box : NULL);
 	ct_slurm_job_from_env(&job);
 	bool requeues = id->rank == 0 && job.id > 0 && cfg->launch.requeue;
 	CT_TRY(ct_limits_check(id->local_world));
@@ -278,12 +258,9 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	if (st == CT_OK)
 		st = ct_nccl_log_start(nccl_log);
 	if (st == CT_OK)
-		st = join_steps(id, &steps);
-	if (st == CT_OK)
-		st = train(cfg, id, lock, steps ? &steps[id->local_rank] : NULL, signals, &guard, report);
+		st = train(cfg, id, lock, signals, &guard, report);
 	/* The job continues by itself, so Slurm must not start it again. */
-	requeues = requeues && !(steps && atomic_load(&steps[id->local_rank].regrouped));
-	ct_step_board_release(steps, id->local_world);
+	requeues = requeues && !ct_rank_page_is_fulfilled(ct_rank_page_own(), CT_REQUEST_REGROUP);
 	ct_stop_guard_end(&guard);
 	ct_nccl_log_close(nccl_log);
 	ct_slurm_limit_stop(&limit);

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/process/black_box.h"
 #include "trainer/plan/describe.h"
 #include "trainer/run/session/resident.h"
 #include "trainer/run/session/session_data.h"
@@ -19,22 +18,10 @@
 #include "trainer/run/session/session_world_impl.h"
 #include "trainer/run/session/step_clock.h"
 
-void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step)
+void ct_session_phase(struct ct_session *s, enum ct_rank_phase phase, uint64_t step)
 {
-	ct_box_phase("%s, step %llu", phase, (unsigned long long)step);
-	if (s->watchdog)
-		ct_watchdog_phase(s->watchdog, "%s, step %llu", phase, (unsigned long long)step);
-}
-
-void ct_session_count_steps(struct ct_session *s)
-{
-	if (s->steps)
-		atomic_store_explicit(&s->steps->begun, s->state.step + 1, memory_order_relaxed);
-}
-
-bool ct_session_wants_regroup(const struct ct_session *s)
-{
-	return s->steps && atomic_load(&s->steps->regroup);
+	if (ct_rank_page_enter(phase, (int64_t)step) && s->watchdog)
+		ct_watchdog_beat(s->watchdog);
 }
 
 enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes)
@@ -42,8 +29,7 @@ enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes)
 	const unsigned long long step = s->state.step;
 
 	if (more_nodes) {
-		if (s->steps)
-			atomic_store(&s->steps->regrouped, true);
+		ct_rank_page_fulfill(ct_rank_page_own(), CT_REQUEST_REGROUP);
 		return CT_FAIL(CT_INTERRUPTED, "stopped at step %llu to continue with more nodes", step);
 	}
 	CT_FAIL(CT_INTERRUPTED, "stopped by a signal at step %llu; the checkpoint is saved", step);
@@ -245,7 +231,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	CT_TRY_GOTO(open_engine(s), st, fail_data);
 	CT_TRY_GOTO(ct_data_opening_finish(&data, &s->data.train, &s->data.val), st, fail);
 	s->start.data_s = data.seconds;
-	ct_box_phase("compiling");
+	(void)ct_rank_page_enter(CT_RANK_COMPILING, -1);
 	t0 = ct_now_ns();
 	CT_TRY_GOTO(build_model(s, train), st, fail);
 	note_digests(s);

@@ -5,8 +5,8 @@
 #ifndef CT_TRAINER_RUN_SESSION_SESSION_H
 #define CT_TRAINER_RUN_SESSION_SESSION_H
 
+#include "base/process/rank_page.h"
 #include "dist/watchdog.h"
-#include "trainer/job/step_board.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/run/checkpoint/checkpoint.h"
 #include "trainer/run/checkpoint/model_weights.h"
@@ -72,7 +72,6 @@ struct ct_session {
 	struct ct_run_plan plan;
 	struct ct_session_run run;
 	struct ct_session_start start;
-	struct ct_step_count *steps; /* of this rank, for the launcher; NULL: there is none */
 	struct ct_world world;
 	ct_watchdog *watchdog; /* NULL in a world of one */
 	ct_comm *comm;
@@ -162,13 +161,10 @@ enum ct_status ct_session_broadcast_arena(struct ct_session *s, ct_arena *a) CT_
  * for other ranks, and freeing memory of a GPU would wait for the collectives: after 1 s, this function reports the
  * failure to the other ranks and aborts the collectives. Keeps the error chain. */
 void ct_session_drain(struct ct_session *s);
-void ct_session_phase(struct ct_session *s, const char *phase, uint64_t step);
-/* Returns true if the launcher of this rank requests to stop at the next checkpoint, because more nodes can take part.
- */
-bool ct_session_wants_regroup(const struct ct_session *s);
+/* Sets the phase and the number of steps that are done in the page of this rank, and sends a heartbeat if the phase has
+ * changed. */
+void ct_session_phase(struct ct_session *s, enum ct_rank_phase phase, uint64_t step);
 /* Returns CT_INTERRUPTED with the message for a stop after a signal, or, if more_nodes is true, for that request. */
 enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes);
-/* Stores in s->steps that training has begun and how many steps have been done. */
-void ct_session_count_steps(struct ct_session *s);
 
 #endif

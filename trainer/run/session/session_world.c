@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/failpoint.h"
-#include "base/process/black_box.h"
+#include "base/process/rank_page.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
 #include "trainer/run/session/session_stage_impl.h"
@@ -109,7 +109,7 @@ static enum ct_status join(struct ct_session *s, const struct ct_identity *id)
 				   .ports = ct_plan_port_range(c),
 				   .timeout_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9)};
 
-	ct_box_phase("joining");
+	(void)ct_rank_page_enter(CT_RANK_JOINING, -1);
 	ct_failpoint("join");
 	CT_TRY(ct_world_join(id, &wo, &s->world));
 	if (id->world > 1)

@@ -123,8 +123,7 @@ enum ct_status ct_trace_begin(struct ct__step_trace *t, ct_stepper *p, uint64_t 
 		CT_TRY(agree_on_origin(t));
 		t->first = step;
 	}
-	ct_comm_set_step(s->comm, (int64_t)step);
-	ct_comm_set_step(s->group, (int64_t)step);
+	ct_rank_page_post_step((int64_t)step);
 	ct_program_trace(s->model.full, add_layer, t);
 	ct_stepper_on_phase(p, add_phase, t);
 	t->step_ns = ct_now_ns();
@@ -139,8 +138,7 @@ enum ct_status ct_trace_end(struct ct__step_trace *t, ct_stepper *p)
 	CT_TRY(ct_program_times(t->session->model.full, 0, &forward, &backward)); /* collects the spans of a GPU */
 	/* The flight record is short, so the next steps would replace these operations. */
 	ct_comm_ops_since(t->session->group, (int64_t)t->step, add_bucket, t);
-	ct_comm_set_step(t->session->comm, -1);
-	ct_comm_set_step(t->session->group, -1);
+	ct_rank_page_post_step(-1);
 	ct_program_trace(t->session->model.full, NULL, NULL);
 	ct_stepper_on_phase(p, NULL, NULL);
 	add(t, (struct ct__trace_span){.track = STEPS, .step = t->step, .begin_ns = t->step_ns, .end_ns = now_ns});

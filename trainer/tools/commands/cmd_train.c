@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/rank_page.h"
 #include "dist/rendezvous/rendezvous.h"
-#include "trainer/job/launch_env.h"
 #include "trainer/launch/job_store.h"
 #include "trainer/launch/launch.h"
 #include "trainer/plan/comm_settings.h"
@@ -65,10 +65,10 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	return CT_OK;
 }
 
-/* Ranks that ctrain's launcher has started have a pipe for errors, whatever their identity is derived from. */
+/* Ranks that ctrain's launcher has started share a page with it, whatever their identity is derived from. */
 static void warn_of_restarts(const struct ct_config *cfg, const struct ct_identity *id)
 {
-	if (cfg->launch.restarts > 0 && id->rank == 0 && !getenv(CT_ENV_ERROR_FD))
+	if (cfg->launch.restarts > 0 && id->rank == 0 && !ct_rank_page_is_shared())
 		CT_WARN("launch.restarts=%lld has no effect: the ranks were started by another launcher (%s), which would have to restart them",
 			(long long)cfg->launch.restarts, ct_launcher_name(id->by));
 }
