@@ -150,21 +150,19 @@ static enum ct_status fail_timeout(const ct_store *s, int64_t start)
 	return CT_TIMEOUT;
 }
 
+/* After the deadline, the error is that of the last attempt. */
 static enum ct_status connect_role(ct_store *s, const char *const *hosts, int n_hosts, enum ct_wire_role role,
-				   int64_t deadline_ns)
+				   int64_t start, int64_t deadline_ns, bool *again)
 {
 	struct ct_backoff backoff = {RETRY_FIRST_NS, RETRY_MAX_NS};
-	const int64_t start = ct_now_ns();
-	bool again, logged = false;
+	bool logged = false;
 
 	for (;;) {
-		enum ct_status st = attempt(s, hosts, n_hosts, role, deadline_ns, &again);
+		enum ct_status st = attempt(s, hosts, n_hosts, role, deadline_ns, again);
 		int64_t now = ct_now_ns(), left = deadline_ns - now;
 
-		if (st == CT_OK || !again)
+		if (st == CT_OK || !*again || left <= 0)
 			return st;
-		if (left <= 0)
-			return fail_timeout(s, start);
 		if (!logged && now - start > 5 * CT_SEC) {
 			logged = true;
 			CT_INFO("still waiting for the store: %s", ct_error_message());
@@ -177,11 +175,15 @@ static enum ct_status connect_role(ct_store *s, const char *const *hosts, int n_
 static enum ct_status open_role(const char *const *hosts, int n_hosts, int port, const struct ct_store_opts *opts,
 				enum ct_wire_role role, int64_t deadline_ns, ct_store **out)
 {
+	const int64_t start = ct_now_ns();
 	enum ct_status st;
+	bool again;
 	ct_store *s;
 
 	CT_TRY(client_new(hosts[0], port, opts, &s));
-	st = connect_role(s, hosts, n_hosts, role, deadline_ns);
+	st = connect_role(s, hosts, n_hosts, role, start, deadline_ns, &again);
+	if (st != CT_OK && again && !opts->brief)
+		st = fail_timeout(s, start);
 	if (st != CT_OK) {
 		client_free(s);
 		return st;

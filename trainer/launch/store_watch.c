@@ -73,15 +73,10 @@ static bool may_connect(ct_store_watch_thread *w)
 	return may;
 }
 
-/* Keeps the reason without the time for which an attempt has tried, which differs each time. */
 static void note_trouble(ct_store_watch_thread *w)
 {
-	const char *why = ct_error_message(), *rest = strstr(why, " s: ");
-
-	if (strncmp(why, "cannot reach the store within ", 30) == 0 && rest)
-		why = rest + 4;
 	pthread_mutex_lock(&w->lock);
-	snprintf(w->trouble, sizeof(w->trouble), "%.255s", why);
+	snprintf(w->trouble, sizeof(w->trouble), "%.255s", ct_error_message());
 	pthread_mutex_unlock(&w->lock);
 	ct_error_clear();
 }
@@ -165,6 +160,7 @@ enum ct_status ct_store_watch_start(const char *host, int port, const struct ct_
 	w->port = port;
 	w->opts = *opts;
 	w->opts.member = CT_STORE_LAUNCHER;
+	w->opts.brief = true; /* the time differs each time */
 	ct_store_watcher_init(&w->watcher);
 	CT_ASSERT(pthread_mutex_init(&w->lock, NULL) == 0);
 	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
