@@ -75,16 +75,23 @@ static void describe_samples(const struct ct_session *s, const struct ct__nan_pl
 static void describe(const struct ct_session *s, const struct ct__nan_place *p, struct ct_str *out)
 {
 	ct_str_add(out, "the first values that are not finite are in ");
-	if (strcmp(p->what, "gradient") == 0)
-		ct_str_addf(out, "the gradient of %s", p->parameter);
-	else if (p->parameter)
+	switch (p->kind) {
+	case CT__NAN_WEIGHT:
 		ct_str_addf(out, "the weights %s", p->parameter);
-	else if (strcmp(p->what, "statistics") == 0)
+		break;
+	case CT__NAN_STATISTICS:
 		ct_str_addf(out, "the batch statistics of layer %s", p->layer);
-	else if (strcmp(p->what, "loss") == 0)
-		ct_str_add(out, "the loss, although the outputs of the model are finite");
-	else
+		break;
+	case CT__NAN_ACTIVATION:
 		ct_str_addf(out, "the output of layer %s (%s)", p->layer, p->op);
+		break;
+	case CT__NAN_LOSS:
+		ct_str_add(out, "the loss, although the outputs of the model are finite");
+		break;
+	case CT__NAN_GRADIENT:
+		ct_str_addf(out, "the gradient of %s", p->parameter);
+		break;
+	}
 	if (s->world.id.world > 1)
 		ct_str_addf(out, " on rank %d", s->world.id.rank);
 	if (p->n > 0)
@@ -95,13 +102,14 @@ static void describe(const struct ct_session *s, const struct ct__nan_place *p, 
 static void set_place(const struct ct_session *s, const struct ct__nan_place *p, ct_json *j)
 {
 	ct_json *suspicious = ct_json_array();
+	static const char *const kinds[] = {CT__NAN_KINDS(CT_CHOICE_NAME) NULL};
 	struct ct_str text = {0};
 
 	describe(s, p, &text);
 	ct_json_set_i64(j, "rank", s->world.id.rank);
 	ct_json_set_str(j, "layer", p->layer);
 	ct_json_set_str(j, "op", p->op);
-	ct_json_set_str(j, "first", p->what);
+	ct_json_set_str(j, "first", ct_choice_name(kinds, (int)p->kind));
 	if (p->parameter)
 		ct_json_set_str(j, "parameter", p->parameter);
 	ct_json_set_i64(j, "not_finite", (int64_t)p->n_bad);

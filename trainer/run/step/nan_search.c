@@ -37,12 +37,12 @@ static bool is_found(const struct search *k)
 	return k->out->order != CT__NAN_FINITE;
 }
 
-static struct ct__nan_place *found(struct search *k, const char *what, int node, int param, int64_t order)
+static struct ct__nan_place *found(struct search *k, enum ct__nan_kind kind, int node, int param, int64_t order)
 {
 	const struct ct_node *n = ct_graph_node(k->graph, node);
 
 	*k->out = (struct ct__nan_place){.order = order,
-					 .what = what,
+					 .kind = kind,
 					 .layer = n->name,
 					 .op = ct_op_name(n->op),
 					 .parameter = param >= 0 ? ct_graph_param(k->graph, param)->name : NULL};
@@ -134,7 +134,7 @@ static void examine_value(struct search *k, ct_program *program, const struct ct
 	ct_json_push(k->layers, o);
 	if (bad == 0)
 		return;
-	struct ct__nan_place *place = found(k, "activation", node, -1, node);
+	struct ct__nan_place *place = found(k, CT__NAN_ACTIVATION, node, -1, node);
 	place->n_bad = bad;
 	place->n = all;
 	examine_rows(k, b, elems);
@@ -161,7 +161,7 @@ static void examine_statistics(struct search *k, int node)
 	}
 	if (bad == 0)
 		return;
-	struct ct__nan_place *place = found(k, "statistics", node, -1, node);
+	struct ct__nan_place *place = found(k, CT__NAN_STATISTICS, node, -1, node);
 	place->n_bad = bad;
 	place->n = all;
 }
@@ -175,7 +175,7 @@ static void examine_parameters(struct search *k, int node)
 	for (int i = 0; i < 2 && !is_found(k); i++) {
 		if (params[i] < 0 || k->bad_of[params[i]] == 0)
 			continue;
-		struct ct__nan_place *place = found(k, "weight", node, params[i], node);
+		struct ct__nan_place *place = found(k, CT__NAN_WEIGHT, node, params[i], node);
 		place->n_bad = k->bad_of[params[i]];
 		place->n = ct_graph_param(k->graph, params[i])->n;
 	}
@@ -197,7 +197,7 @@ static enum ct_status examine_forward(struct search *k, ct_program *program, con
 	}
 	CT_TRY(ct_net_take_metrics(k->s->net, &sum));
 	if (!is_found(k) && !isfinite(sum.loss))
-		(void)found(k, "loss", loss, -1, loss);
+		(void)found(k, CT__NAN_LOSS, loss, -1, loss);
 	return CT_OK;
 }
 
@@ -224,7 +224,7 @@ static void examine_slice(struct search *k, int i, const void *values, enum ct_d
 	if (bad == 0)
 		return;
 	struct ct__nan_place *place =
-		found(k, "gradient", ct_graph_param(k->graph, slice->param)->node, slice->param, n_nodes + i);
+		found(k, CT__NAN_GRADIENT, ct_graph_param(k->graph, slice->param)->node, slice->param, n_nodes + i);
 	place->n_bad = bad;
 	place->n = slice->n;
 }

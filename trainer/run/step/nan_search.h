@@ -2,6 +2,7 @@
 #ifndef CT_TRAINER_RUN_STEP_NAN_SEARCH_H
 #define CT_TRAINER_RUN_STEP_NAN_SEARCH_H
 
+#include "base/choice.h"
 #include "base/json.h"
 #include "trainer/run/step/step.h"
 
@@ -11,12 +12,21 @@ enum { CT__NAN_SAMPLES = 3 };
 #define CT__NAN_FINITE INT64_MAX
 #define CT__NAN_UNKNOWN (INT64_MAX - 1)
 
+/* What contains them, and the names in the report. Statistics are those of a batch norm. */
+#define CT__NAN_KINDS(X)                    \
+	X(CT__NAN_WEIGHT, "weight")         \
+	X(CT__NAN_STATISTICS, "statistics") \
+	X(CT__NAN_ACTIVATION, "activation") \
+	X(CT__NAN_LOSS, "loss")             \
+	X(CT__NAN_GRADIENT, "gradient")
+enum ct__nan_kind { CT__NAN_KINDS(CT_CHOICE_ID) };
+
 /* Where values that are not finite were found first, in the order of a step. */
 struct ct__nan_place {
 	/* Smaller numbers are earlier: the number of the node or, for gradients, the number of nodes plus that of the
 	 * slice. */
 	int64_t order;
-	const char *what; /* "weight", "statistics" (of a batch norm), "activation", "loss" or "gradient" */
+	enum ct__nan_kind kind;
 	const char *layer, *op;
 	const char *parameter; /* of a weight or a gradient; else NULL */
 	uint64_t n_bad, n;     /* values that are not finite, and all values */
