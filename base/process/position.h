@@ -27,6 +27,7 @@ struct ct_position {
 };
 #define CT_POSITION_UNKNOWN ((struct ct_position){.phase = CT_RANK_UNKNOWN, .step = -1, .collective = -1})
 
+const char *ct_rank_phase_name(enum ct_rank_phase phase);
 /* Writes the phase and the step: "training, step 120", "joining", "step 120" if only the step is known, or "".
  * CT_POSITION_TEXT bytes are enough. */
 #define CT_POSITION_TEXT 48

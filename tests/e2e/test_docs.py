@@ -144,7 +144,7 @@ class Docs(Case):
 
     def test_troubleshooting(self):
         """The messages in the first columns of TROUBLESHOOTING.md are those of the program; "..." stands for what varies."""
-        sources = [p for d in ("base", "nn", "data", "dist", "trainer") for p in glob.glob(os.path.join(SOURCE, d, "**", "*.c"), recursive=True)]
+        sources = [p for d in ("base", "nn", "data", "dist", "trainer") for p in glob.glob(os.path.join(SOURCE, d, "**", "*.[ch]"), recursive=True)]
         known = "\n".join(literals(read_text(path)) for path in sources)
         page = read_text(os.path.join(SOURCE, "docs", "TROUBLESHOOTING.md"))
         quoted = [q for cell in re.findall(r"(?m)^\| (.*?) \|", page) for q in re.findall(r"`([^`]* [^`]*)`", cell)]

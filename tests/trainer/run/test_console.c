@@ -31,7 +31,7 @@ static const struct ct_progress middle = {.step = 1234,
 					  .best_top1 = 0.98125,
 					  .share = {0.02, 0.31, 0.52, 0.08, 0.05, 0.02},
 					  .memory_bytes = 1288490189,
-					  .phase = "train"};
+					  .phase = CT_RANK_TRAINING};
 
 static void test_status_widths(void **state)
 {
@@ -81,7 +81,7 @@ static void test_status_widths(void **state)
 
 static void test_status_states(void **state)
 {
-	struct ct_progress p = {.step = 0, .loss = NAN, .phase = "train"};
+	struct ct_progress p = {.step = 0, .loss = NAN, .phase = CT_RANK_TRAINING};
 	struct ct__console_style plain = {0}, one = {.one_line = true};
 
 	(void)state;
@@ -90,7 +90,7 @@ static void test_status_states(void **state)
 	p.loss = INFINITY;
 	expect_status(&p, plain, 100, "epoch 1  step 7\nloss inf");
 	expect_status(&p, one, 100, "epoch 1  step 7");
-	p.phase = "eval";
+	p.phase = CT_RANK_EVALUATING;
 	p.epochs = 5;
 	p.epoch = 5; /* after the last one */
 	p.total_steps = 7;

@@ -179,9 +179,9 @@ void ct_hook_checkpoint(const struct ct_session *s, ct_metrics_log *metrics, con
 	run(s, metrics, "checkpoint", s->cfg->on.checkpoint, &(struct facts){.checkpoint = path});
 }
 
-void ct_hook_end(const struct ct_session *s, ct_metrics_log *metrics, const char *status)
+void ct_hook_end(const struct ct_session *s, ct_metrics_log *metrics, enum ct_run_end end)
 {
-	run(s, metrics, "end", s->cfg->on.end, &(struct facts){.status = status});
+	run(s, metrics, "end", s->cfg->on.end, &(struct facts){.status = ct_run_end_name(end)});
 }
 
 void ct_hook_failure(const struct ct_session *s, ct_metrics_log *metrics)

@@ -11,7 +11,7 @@
  * error chain. */
 void ct_hook_epoch_end(const struct ct_session *s, ct_metrics_log *metrics);
 void ct_hook_checkpoint(const struct ct_session *s, ct_metrics_log *metrics, const char *path);
-void ct_hook_end(const struct ct_session *s, ct_metrics_log *metrics, const char *status);
+void ct_hook_end(const struct ct_session *s, ct_metrics_log *metrics, enum ct_run_end end);
 /* The message is that of the error chain. */
 void ct_hook_failure(const struct ct_session *s, ct_metrics_log *metrics);
 

@@ -21,7 +21,7 @@ static enum ct_status digest_stages(const struct ct_session *s, bool root, char 
 }
 
 enum ct_status ct_summary_write(const struct ct_session *s, const struct ct_meter *meter, double loss,
-				const char *status, ct_metrics_log *metrics)
+				enum ct_run_end end, ct_metrics_log *metrics)
 {
 	char digest[65];
 
@@ -40,7 +40,7 @@ enum ct_status ct_summary_write(const struct ct_session *s, const struct ct_mete
 	char *last = NULL;
 	CT_TRY_ALLOC(last = ct_path_join(s->run.dir, "checkpoints/last"));
 	const struct ct_step_times *t = &all->times;
-	struct ct_run_summary sum = {.status = status,
+	struct ct_run_summary sum = {.status = ct_run_end_name(end),
 				     .step = s->state.step,
 				     .images = s->state.images,
 				     .steps_per_epoch = s->plan.steps_per_epoch,

@@ -8,6 +8,6 @@
 /* Computes the digest of the weights and writes the `end` line. loss: of the last step. metrics is NULL on all ranks
  * but rank 0. Collective if there is a pipeline. */
 enum ct_status ct_summary_write(const struct ct_session *s, const struct ct_meter *meter, double loss,
-				const char *status, ct_metrics_log *metrics) CT_MUST_CHECK;
+				enum ct_run_end end, ct_metrics_log *metrics) CT_MUST_CHECK;
 
 #endif

@@ -63,7 +63,7 @@ static uint64_t every(double epochs, uint64_t steps_per_epoch)
 	return epochs > 0 && n == 0 ? 1 : n;
 }
 
-static void report_progress(struct loop *l, const char *phase)
+static void report_progress(struct loop *l)
 {
 	const struct ct_session *s = l->s;
 
@@ -78,7 +78,7 @@ static void report_progress(struct loop *l, const char *phase)
 				.images_per_sec = l->images_per_sec,
 				.best_top1 = s->state.best_top1,
 				.memory_bytes = l->memory_bytes,
-				.phase = phase};
+				.phase = ct_rank_page_position(ct_rank_page_own()).phase};
 	memcpy(p.share, l->share, sizeof(p.share));
 	p.eta_seconds = l->images_per_sec > 0 ? (double)left * s->plan.global_batch / l->images_per_sec : 0;
 	ct_metrics_progress(l->metrics, &p);
@@ -183,7 +183,7 @@ static enum ct_status save(struct loop *l, bool best)
 	if (!l->writer)
 		return s->pipe ? ct_pipeline_gather(s->pipe, s->net, s->optim, s->ema, &l->whole) : CT_OK;
 	ct_session_phase(s, CT_RANK_SAVING, s->state.step);
-	report_progress(l, "saving");
+	report_progress(l);
 	CT_TRY(take_save(l, true)); /* excludes the time of the save */
 	t0 = ct_now_ns();
 	if (s->pipe)
@@ -207,7 +207,7 @@ static enum ct_status save(struct loop *l, bool best)
 static void eval_progress(void *user, double done)
 {
 	(void)done;
-	report_progress(user, "eval");
+	report_progress(user);
 }
 
 static enum ct_status evaluate(struct loop *l, bool *best)
@@ -363,7 +363,7 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	}
 	*drained = ct_stepper_pending(l->stepper) == 0;
 	ct_session_phase(s, CT_RANK_TRAINING, s->state.step);
-	report_progress(l, "train");
+	report_progress(l);
 	return take_save(l, false);
 }
 
@@ -409,17 +409,17 @@ static enum ct_status after_step(struct loop *l, bool end_of_epoch, bool *done)
 	return CT_OK;
 }
 
-static enum ct_status run(struct loop *l, const char **end)
+static enum ct_status run(struct loop *l, enum ct_run_end *end)
 {
 	struct ct_session *s = l->s;
 	/* The limits may have changed since the run ended, for example to more epochs or a higher target. */
 	bool done = s->state.step >= s->plan.total_steps || ct_train_eval_reached_target(s) || ct_patience_is_over(s);
-	const char *status = "done";
+	enum ct_run_end status = CT_END_DONE;
 
 	if (done && s->state.step > 0)
-		status = "already finished";
+		status = CT_END_BEFORE;
 	l->loss = NAN;
-	report_progress(l, "train"); /* the first step may take long */
+	report_progress(l); /* the first step may take long */
 	while (!done && !l->stop && !l->regroup) {
 		bool drained = false, end_of_epoch = false;
 
@@ -428,12 +428,12 @@ static enum ct_status run(struct loop *l, const char **end)
 			CT_TRY(after_step(l, end_of_epoch, &done));
 	}
 	if (done && s->state.step < s->plan.total_steps)
-		status = ct_train_eval_reached_target(s) ? "target reached" : "stopped early";
+		status = ct_train_eval_reached_target(s) ? CT_END_TARGET : CT_END_EARLY;
 	CT_TRY(take_save(l, true));
 	CT_TRY(report_rest(l));
 	const bool more_nodes = !done && l->regroup && !l->stop;
 	if (!done)
-		status = more_nodes ? "continues with more nodes" : "stopped by a signal";
+		status = more_nodes ? CT_END_REGROUP : CT_END_SIGNAL;
 	CT_TRY(ct_summary_write(s, &l->meter, l->loss, status, l->metrics));
 	ct_train_eval_write(&l->eval);
 	*end = status;
@@ -442,7 +442,8 @@ static enum ct_status run(struct loop *l, const char **end)
 	return ct_session_stopped(s, more_nodes);
 }
 
-enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals, const char **end)
+enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t start_ns, int signals,
+			enum ct_run_end *end)
 {
 	struct loop l = {.s = s,
 			 .metrics = metrics,
@@ -451,7 +452,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 			 .eval = {.s = s, .metrics = metrics}};
 	enum ct_status st;
 
-	*end = NULL;
+	*end = CT_END_FAILED;
 	l.eval_steps = every(s->cfg->train.eval_every, s->plan.steps_per_epoch);
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
 	if (ct_session_is_root(s))

@@ -164,7 +164,7 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 {
 	struct ct_session s = {.start.joined = begins_files_late(cfg, id) ? begin_files : NULL};
 	ct_metrics_log *metrics = NULL;
-	const char *end = NULL;
+	enum ct_run_end end = CT_END_FAILED;
 	int64_t start = ct_env_i64(CT_ENV_START_NS, ct_process_start_ns());
 
 	if (id->rank == 0)
@@ -193,7 +193,7 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	}
 	if (metrics && report && cfg->log.report && (st == CT_OK || st == CT_NUMERIC || st == CT_INTERRUPTED))
 		write_report(&s, metrics, report);
-	if (end)
+	if (end != CT_END_FAILED)
 		ct_hook_end(&s, metrics, end);
 	ct_metrics_close(metrics);
 	ct_console_destroy(console);

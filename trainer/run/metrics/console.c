@@ -37,7 +37,7 @@ struct ct_console {
 	struct ct__console_style style; /* of the live lines */
 	_Atomic bool drawn; /* the live lines are visible on the terminal; log lines of other threads erase them */
 	int64_t last_ns;
-	const char *last_phase;
+	enum ct_rank_phase last_phase;
 	uint64_t last_step;
 	struct ct_spark loss;
 	struct ct_str lines, text; /* kept, so that drawing allocates nothing */
@@ -127,7 +127,7 @@ static void draw(ct_console *c, const char *lines)
 }
 
 /* Returns true at most 10 times a second, unless `phase` has changed. */
-static bool is_due(ct_console *c, const char *phase)
+static bool is_due(ct_console *c, enum ct_rank_phase phase)
 {
 	int64_t now = ct_now_ns();
 
@@ -147,7 +147,7 @@ void ct_console_progress(ct_console *c, const struct ct_progress *p)
 	if (p->step != c->last_step)
 		ct_spark_add(&c->loss, p->loss);
 	c->last_step = p->step;
-	if (c->has_epoch && p->phase && strcmp(p->phase, "train") == 0) /* no evaluation has followed */
+	if (c->has_epoch && p->phase == CT_RANK_TRAINING) /* no evaluation has followed */
 		print_epoch(c, NULL);
 	if (!is_due(c, p->phase))
 		return;
@@ -173,7 +173,7 @@ void ct_console_count(ct_console *c, const char *what, size_t done, size_t total
 {
 	struct ct_str line = {0};
 
-	if (!ct_console_is_live(c) || !is_due(c, what))
+	if (!ct_console_is_live(c) || !is_due(c, CT_RANK_COMPILING))
 		return;
 	ct_str_addf(&line, "%s %zu/%zu", what, done, total);
 	draw_text(c, &line);

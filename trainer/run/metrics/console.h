@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/mem.h"
+#include "base/process/position.h"
 #include "trainer/config/choices.h"
 #include "trainer/run/metrics/spark.h"
 
@@ -23,14 +24,14 @@ struct ct_progress {                /* for the live lines */
 	uint32_t epoch, epochs;
 	double loss; /* NaN before the first step */
 	double images_per_sec, eta_seconds;
-	double best_top1;      /* 0 or less: unknown */
-	double share[6];       /* as in struct ct_run_summary; 0: unknown */
-	uint64_t memory_bytes; /* of this process; 0: unknown */
-	const char *phase;     /* a literal: "train", "eval", "saving" */
+	double best_top1;         /* 0 or less: unknown */
+	double share[6];          /* as in struct ct_run_summary; 0: unknown */
+	uint64_t memory_bytes;    /* of this process; 0: unknown */
+	enum ct_rank_phase phase; /* shown unless it is training, or before it */
 };
 
 struct ct_run_summary {
-	const char *status; /* "done", "target reached", "stopped by signal", "failed" */
+	const char *status; /* ct_run_end_name */
 	uint64_t step, images;
 	uint64_t steps_per_epoch; /* 0: unknown */
 	uint32_t epoch;

@@ -271,13 +271,27 @@ enum ct_status ct_metrics_end(ct_metrics_log *m, const struct ct_run_summary *s)
 	return CT_OK;
 }
 
+static const char *const end_names[] = {CT_RUN_ENDS(CT_CHOICE_NAME) NULL};
+
+const char *ct_run_end_name(enum ct_run_end end)
+{
+	return ct_choice_name(end_names, (int)end);
+}
+
+enum ct_run_end ct_run_end_of(const char *status)
+{
+	const int end = ct_choice_find(end_names, status);
+
+	return end < 0 ? CT_END_DONE : (enum ct_run_end)end;
+}
+
 void ct_metrics_failed(ct_metrics_log *m, uint64_t step, uint32_t epoch, double seconds)
 {
 	struct ct_error keep;
 	ct_json *j = new_object("end");
 
 	ct_error_save(&keep);
-	ct_json_set_str(j, "status", "failed");
+	ct_json_set_str(j, "status", ct_run_end_name(CT_END_FAILED));
 	ct_json_set_i64(j, "step", (int64_t)step);
 	ct_json_set_i64(j, "epoch", epoch);
 	ct_json_set_f64(j, "seconds", seconds);

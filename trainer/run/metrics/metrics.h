@@ -9,9 +9,24 @@
 
 #include <stdint.h>
 
+#include "base/choice.h"
 #include "base/json.h"
 #include "trainer/run/metrics/bottleneck.h"
 #include "trainer/run/metrics/console.h"
+
+/* How a run ended, and the value of `status` in the `end` line. */
+#define CT_RUN_ENDS(X)                                 \
+	X(CT_END_DONE, "done")                         \
+	X(CT_END_BEFORE, "already finished")           \
+	X(CT_END_TARGET, "target reached")             \
+	X(CT_END_EARLY, "stopped early")               \
+	X(CT_END_SIGNAL, "stopped by a signal")        \
+	X(CT_END_REGROUP, "continues with more nodes") \
+	X(CT_END_FAILED, "failed")
+enum ct_run_end { CT_RUN_ENDS(CT_CHOICE_ID) };
+const char *ct_run_end_name(enum ct_run_end end);
+/* Returns how a run ended whose `end` line has this status, or CT_END_DONE if the status is unknown. */
+enum ct_run_end ct_run_end_of(const char *status);
 
 struct ct_step_metrics {
 	uint64_t step;

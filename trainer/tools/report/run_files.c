@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "trainer/run/metrics/metrics.h"
 
 #define MAX_METRICS ((size_t)1 << 30)
 #define MAX_CONFIG ((size_t)1 << 20)
@@ -89,7 +90,7 @@ static enum ct_status add_line(struct ct_run_files *r, ct_json *line)
 		return st;
 	}
 	/* A start of a finished run trains nothing: the result of the run is that of the earlier starts. */
-	if (r->end && strcmp(kind, "end") == 0 && strcmp(ct_line_str(line, "status", ""), "already finished") == 0) {
+	if (r->end && strcmp(kind, "end") == 0 && ct_run_end_of(ct_line_str(line, "status", "")) == CT_END_BEFORE) {
 		ct_json_destroy(line);
 		if (r->n_lines > 0 && r->lines[r->n_lines - 1] == r->run) {
 			ct_json_destroy(r->lines[--r->n_lines]);

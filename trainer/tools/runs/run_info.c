@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "trainer/job/run_dir.h"
+#include "trainer/run/metrics/metrics.h"
 
 #define RECENTLY_S 120 /* a run on another host that has written within this time is taken to be running */
 #define STARTING_S 30  /* a run directory without metrics that was created within this time is taken to be starting */
@@ -78,11 +79,11 @@ static const ct_json *last_end(const struct ct_run_files *f)
 
 static enum ct_run_state state_of_end(const char *status)
 {
-	if (strcmp(status, "failed") == 0)
+	const enum ct_run_end end = ct_run_end_of(status);
+
+	if (end == CT_END_FAILED)
 		return CT_RUN_FAILED;
-	if (strncmp(status, "stopped", 7) == 0 || strncmp(status, "continues", 9) == 0)
-		return CT_RUN_STOPPED;
-	return CT_RUN_DONE;
+	return end == CT_END_SIGNAL || end == CT_END_REGROUP ? CT_RUN_STOPPED : CT_RUN_DONE;
 }
 
 static enum ct_run_state find_state(const struct ct_run_info *r, const ct_json *end)

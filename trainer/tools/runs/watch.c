@@ -222,10 +222,10 @@ static enum ct_status report_end(struct watch *w)
 			(unsigned long long)w->p.step);
 		return ct_error_hint("run its command again to continue from the newest checkpoint");
 	}
-	if (strcmp(w->status, "failed") == 0)
+	if (ct_run_end_of(w->status) == CT_END_FAILED)
 		return CT_FAIL(status_named(w->error), "%s has failed: %s", w->dir, w->message);
 	ct_console_summary(w->console, &w->end);
-	if (strncmp(w->status, "stopped", 7) == 0)
+	if (ct_run_end_of(w->status) == CT_END_SIGNAL)
 		return CT_FAIL(CT_INTERRUPTED, "%s was stopped by a signal at step %llu", w->dir,
 			       (unsigned long long)w->end.step);
 	return CT_OK;
@@ -246,8 +246,8 @@ static enum ct_status follow(struct watch *w, struct ct_follow *f, int signals, 
 		if (f->fd >= 0 && w->p.total_steps > 0 && !w->ended)
 			ct_console_progress(w->console, &w->p);
 		const int64_t quiet = ct_now_ns() - w->changed_ns;
-		const bool final =
-			w->ended && strcmp(w->status, "failed") != 0 && strncmp(w->status, "continues", 9) != 0;
+		const enum ct_run_end end = ct_run_end_of(w->status);
+		const bool final = w->ended && end != CT_END_FAILED && end != CT_END_REGROUP;
 		if (!used && (final || quiet > (w->elsewhere && !w->ended ? ELSEWHERE_NS : END_NS)))
 			return report_end(w);
 	}
@@ -256,7 +256,7 @@ static enum ct_status follow(struct watch *w, struct ct_follow *f, int signals, 
 
 enum ct_status ct_watch(const char *run_dir, enum ct_cfg_console mode, int signals, int *sig)
 {
-	struct watch w = {.dir = run_dir, .p = {.loss = NAN, .phase = "train"}};
+	struct watch w = {.dir = run_dir, .p = {.loss = NAN, .phase = CT_RANK_TRAINING}};
 	struct ct_follow f = {.fd = -1};
 	char *path = NULL;
 	enum ct_status st;
