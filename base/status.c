@@ -83,6 +83,19 @@ enum ct_status ct_status_of_exit_code(int code)
 	return CT_BUG;
 }
 
+bool ct_status_is_failure(int value)
+{
+	switch (value) {
+#define STATUS_IS_FAILURE(name, number, code, text) \
+	case number:                                \
+		return (number) < 0;
+		CT_STATUS_LIST(STATUS_IS_FAILURE)
+#undef STATUS_IS_FAILURE
+	default:
+		return false;
+	}
+}
+
 enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...)
 {
 	char text[sizeof(chain.e.message)];

@@ -61,6 +61,8 @@ const char *ct_status_text(enum ct_status st);
 int ct_status_exit_code(enum ct_status st);
 /* Returns the first status with this exit code, or CT_BUG. */
 enum ct_status ct_status_of_exit_code(int code);
+/* Returns true if the value is that of a status for a failure. A value that another process has sent may be any. */
+bool ct_status_is_failure(int value);
 
 /* Starts a new chain on this thread, which replaces the existing chain if there is one. Call it through CT_FAIL. The
  * functions below add to the chain. All of them return its status, so that the last one is what a function returns:

@@ -110,7 +110,7 @@ enum ct_status ct__consensus_wait(struct ct_world *w, const char *key, int64_t d
 	ct_wire_str(&r, e.message, sizeof(e.message));
 	ct_wire_str(&r, e.hint, sizeof(e.hint));
 	ct_free(text);
-	if (r.bad || e.status > 0)
+	if (r.bad || !ct_status_is_failure(e.status))
 		return CT_FAIL(CT_COMM, "cannot read rank 0's result under \"%s\"", key);
 	return ct_error_restore(&e);
 }

@@ -118,7 +118,7 @@ static enum ct_status refused(const ct_store *s, const struct ct_wire_frame *f)
 	char why[600];
 
 	ct_wire_str(&r, why, sizeof(why));
-	if (f->op != CT_WIRE_REFUSED || !ct_wire_done(&r) || f->status >= 0 || reason >= CT_REASON_N)
+	if (f->op != CT_WIRE_REFUSED || !ct_wire_done(&r) || !ct_status_is_failure(f->status) || reason >= CT_REASON_N)
 		return not_a_store(s);
 	CT_FAIL((enum ct_status)f->status, "the store at %s port %d refused the connection: %s", s->host, s->port, why);
 	ct_error_hint(

@@ -242,7 +242,7 @@ bool ct_wire_get_failure(const struct ct_wire_frame *f, struct ct_failure *x)
 	x->pid = (int)ct_wire_u32(&r);
 	ct_wire_str(&r, x->host, sizeof(x->host));
 	x->status = (int)ct_wire_u32(&r);
-	if (x->status >= 0 || x->status < CT_INTERRUPTED)
+	if (!ct_status_is_failure(x->status))
 		x->status = CT_PEER_LOST;
 	x->at = ct_wire_read_position(&r);
 	ct_wire_str(&r, x->message, sizeof(x->message));

@@ -198,6 +198,16 @@ static void test_names(void **state)
 	assert_int_equal(ct_status_exit_code((enum ct_status) - 99), 70);
 }
 
+static void test_failures(void **state)
+{
+	(void)state;
+#define CASE(name, value, code, text) assert_int_equal(ct_status_is_failure(value), (value) < 0);
+	CT_STATUS_LIST(CASE)
+#undef CASE
+	assert_false(ct_status_is_failure(-99));
+	assert_false(ct_status_is_failure(99));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +218,7 @@ int main(void)
 		cmocka_unit_test(test_wrap_without_chain),
 		cmocka_unit_test(test_carry_over_threads),
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_failures),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,6 +160,37 @@ static void test_launcher_says_how(void **state)
 		      "collective 7, saving, step 5");
 }
 
+/* Returns the status of a failure that crosses the store with this one. */
+static int status_received(int sent)
+{
+	const struct ct_failure f = {.rank = 1, .status = sent, .at = CT_POSITION_UNKNOWN};
+	struct ct_wire_frame frame;
+	struct ct_str b = {0};
+	struct ct_failure got;
+
+	ct_wire_begin(&b, CT_WIRE_REPORT, CT_OK, 0);
+	ct_wire_put_failure(&b, &f);
+	ct_wire_end(&b, 0);
+	assert_ok(ct_str_status(&b));
+	ct_wire_decode_header((const uint8_t *)b.s, &frame);
+	frame.body = (const uint8_t *)b.s + CT_WIRE_HEADER_LEN;
+	assert_true(ct_wire_get_failure(&frame, &got));
+	assert_int_equal(got.rank, 1);
+	ct_str_release(&b);
+	return got.status;
+}
+
+/* Each status of a failure is known to all ranks as it is. Others do not say that something has failed. */
+static void test_statuses(void **state)
+{
+	(void)state;
+#define CASE(name, value, code, text) assert_int_equal(status_received(value), (value) < 0 ? (value) : CT_PEER_LOST);
+	CT_STATUS_LIST(CASE)
+#undef CASE
+	assert_int_equal(status_received(-1000), CT_PEER_LOST);
+	assert_int_equal(status_received(1000), CT_PEER_LOST);
+}
+
 /* The end of the server is the failure of its owner, for calls, waits and watches. */
 static void test_server_gone(void **state)
 {
@@ -192,9 +223,8 @@ static void test_server_gone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_failure),
-		cmocka_unit_test(test_cause_before_consequence),
-		cmocka_unit_test(test_launcher_says_how),
+		cmocka_unit_test(test_failure),           cmocka_unit_test(test_cause_before_consequence),
+		cmocka_unit_test(test_launcher_says_how), cmocka_unit_test(test_statuses),
 		cmocka_unit_test(test_server_gone),
 	};
 

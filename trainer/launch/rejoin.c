@@ -116,7 +116,7 @@ enum ct_status ct_rejoin_read_end(ct_store *s, bool *over)
 	e.status = (enum ct_status)(int32_t)ct_wire_u32(&r);
 	ct_wire_str(&r, e.message, sizeof(e.message));
 	ct_wire_str(&r, e.hint, sizeof(e.hint));
-	*over = ct_wire_done(&r) && e.status <= CT_OK;
+	*over = ct_wire_done(&r) && (e.status == CT_OK || ct_status_is_failure(e.status));
 	ct_free(text);
 	if (!*over)
 		return malformed();
