@@ -1,11 +1,13 @@
 """The console on a terminal: one status line that fits, whatever happens to the window."""
 
 import fcntl
+import json
 import os
 import pty
 import re
 import select
 import signal
+import socket
 import struct
 import termios
 import time
@@ -318,6 +320,39 @@ class Watch(Case):
         p.wait()
         self.assert_code(t.finish(), COMM)
         self.assertRegex(CSI.sub("", t.text), r"lost has ended without a message, at step \d+")
+
+    def test_resumed(self):
+        """The run goes back to step 20 and continues, so its metrics file is replaced by one that begins with the same lines."""
+        def line(time, **fields):
+            return json.dumps({"v": 1, "time": time, **fields}) + "\n"
+
+        def run(time, step):
+            return line(time, kind="run", host="elsewhere", model="mlp", total_steps=60, steps_per_epoch=10, resumed_step=step)
+
+        def epochs(time, *numbers):
+            return "".join(line(time + n, kind="epoch", epoch=n - 1, step=10 * n, train_loss=1.5, seconds=1) for n in numbers)
+
+        kept = run(100, 0) + epochs(100, 1, 2)
+        self.write("run/config.yaml", "")
+        self.write("run/metrics.jsonl", kept + epochs(100, 3, 4))
+        t = Terminal(self, command=("watch", self.path("run")), env={"TERM": "dumb"})
+        t.until(lambda: "epoch 4  " in t.text, "epoch 4")
+        again = kept + line(200, kind="restart", step=20, message="rank 1 failed") + run(201, 20) + epochs(200, 3, 4, 5)
+        os.replace(self.write("run/new", again), self.path("run/metrics.jsonl"))
+        t.until(lambda: "epoch 5  " in t.text, "epoch 5")
+        end = line(300, kind="end", status="done", step=60, epoch=6)
+        os.replace(self.write("run/new", again + epochs(200, 6) + end), self.path("run/metrics.jsonl"))
+        self.assert_code(t.finish(), OK)
+        self.assertEqual(re.findall(r"(?m)^epoch (\d+)  step", t.text), list("123456"))
+        self.assertEqual(t.text.count(": mlp on "), 2, t.text)
+        self.assertEqual(t.text.count("restarted at step 20: rank 1 failed"), 1, t.text)
+        self.assertEqual(t.text.count("resumed at step 20"), 1, t.text)
+
+    def test_lost_before_the_first_step(self):
+        self.write("run/config.yaml", "")
+        self.write("run/metrics.jsonl", json.dumps({"v": 1, "kind": "run", "host": socket.gethostname(), "total_steps": 60}) + "\n")
+        r = self.run_ctrain("watch", self.path("run"), expect=COMM)
+        self.assertRegex(r.err, "run has ended without a message, and has reported no step\n")
 
     def test_control_c(self):
         p = self.start_training("train.epochs=1000", env={"CTRAIN_FAILPOINT": "step:30@1=stop"})

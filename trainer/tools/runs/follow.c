@@ -62,6 +62,7 @@ enum ct_status ct_follow_poll(struct ct_follow *f, ct_follow_fn use, void *user,
 		f->fd = -1;
 		f->at = 0;
 		ct_str_clear(&f->pending);
+		return CT_OK;
 	}
 	if (f->fd < 0 && !ct_file_exists(f->path))
 		return CT_OK;

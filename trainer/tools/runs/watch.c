@@ -1,7 +1,8 @@
 /* The lines of metrics.jsonl are turned back into the structs that the run had passed to its console, and a console of
  * the same kind shows them. A first pass over the file only counts epochs, so that only the last ones are shown at the
- * start. If the run continues from a checkpoint, its file is replaced and read from the start, and shown_step serves to
- * skip what has been shown.
+ * start. If the run continues from a checkpoint, its file is replaced and read from the start, and `shown` serves to
+ * skip what has been shown. The lines that the new file has kept are copies, so their time says which `run` and
+ * `restart` lines have been shown; other lines are shown once for each step, even if the run repeats the step.
  *
  * The end is decided by the lock and the lines together. The lock is looked at before the lines, because a run writes
  * its last line before it unlocks. A run that is neither locked nor at its end may be between two attempts, so it has
@@ -28,15 +29,21 @@
 #define ELSEWHERE_NS (120 * CT_SEC) /* the same for a run on another host, whose lock may not be visible */
 #define SHOWN_EPOCHS 5              /* of those before the start */
 
+/* How far the lines go that have been read. */
+struct point {
+	uint64_t step; /* 0: no line has a step */
+	double time;   /* NaN: no line has a time */
+};
+
 struct watch {
 	const char *dir;
 	ct_console *console;
 	bool counting;           /* the first pass, which only counts epochs */
 	uint64_t skipped_epochs; /* epochs that are not shown, because more recent ones are */
-	uint64_t shown_step;     /* lines up to this step have been shown */
 	uint64_t n_epochs;
-	int64_t changed_ns; /* when the last line was read */
-	bool elsewhere;     /* the run is on another host, whose lock may not be visible */
+	struct point last, shown; /* of this file, and of the files that it has replaced */
+	int64_t changed_ns;       /* when the last line was read */
+	bool elsewhere;           /* the run is on another host, whose lock may not be visible */
 	struct ct_progress p;
 	uint64_t global_batch, steps_per_epoch;
 	/* Of the last `end` line. */
@@ -62,10 +69,10 @@ static void show_run(struct watch *w, const ct_json *j)
 	w->global_batch = count_of(j, "global_batch");
 	w->steps_per_epoch = count_of(j, "steps_per_epoch");
 	w->p.total_steps = count_of(j, "total_steps");
-	w->p.step = count_of(j, "resumed_step");
+	w->p.step = w->last.step = count_of(j, "resumed_step");
 	if (w->steps_per_epoch > 0)
 		w->p.epochs = (uint32_t)((w->p.total_steps + w->steps_per_epoch - 1) / w->steps_per_epoch);
-	if (w->shown_step > 0 && w->p.step < w->shown_step)
+	if (ct_line_f64(j, "time") <= w->shown.time)
 		return;
 	ct_console_say(w->console, "%s: %s on %s, %s, %.0f rank%s on %s (%s, %s)", w->dir, ct_line_str(j, "model", "?"),
 		       ct_line_str(j, "data", "?"), ct_line_str(j, "precision", "?"), ct_line_f64(j, "world_size"),
@@ -73,6 +80,13 @@ static void show_run(struct watch *w, const ct_json *j)
 		       ct_line_str(j, "engine", "?"), ct_line_str(j, "backend", "?"));
 	if (w->p.step > 0)
 		ct_console_say(w->console, "  resumed at step %llu", (unsigned long long)w->p.step);
+}
+
+static void show_restart(struct watch *w, const ct_json *j)
+{
+	if (!(ct_line_f64(j, "time") <= w->shown.time))
+		ct_console_say(w->console, "restarted at step %.0f: %s", ct_line_f64(j, "step"),
+			       ct_line_str(j, "message", ""));
 }
 
 static void show_step(struct watch *w, const ct_json *j)
@@ -87,7 +101,7 @@ static void show_step(struct watch *w, const ct_json *j)
 	struct ct_progress *p = &w->p;
 	double sum = 0;
 
-	p->step = s.step;
+	p->step = w->last.step = s.step;
 	p->epoch = s.epoch;
 	p->loss = s.loss;
 	p->images_per_sec = s.images_per_sec;
@@ -100,7 +114,7 @@ static void show_step(struct watch *w, const ct_json *j)
 	for (int i = 0; i < 6; i++)
 		p->share[i] = sum > 0 ? p->share[i] / sum : 0;
 	ct_console_progress(w->console, p);
-	if (s.step > w->shown_step && w->n_epochs >= w->skipped_epochs)
+	if (s.step > w->shown.step && w->n_epochs >= w->skipped_epochs)
 		ct_console_step(w->console, &s);
 }
 
@@ -118,7 +132,8 @@ static void show_epoch(struct watch *w, const ct_json *j)
 					   .verdict = ct_line_str(j, "verdict", "")};
 
 	w->n_epochs++;
-	if (w->n_epochs > w->skipped_epochs && e.step > w->shown_step)
+	w->last.step = e.step;
+	if (w->n_epochs > w->skipped_epochs && e.step > w->shown.step)
 		ct_console_epoch(w->console, &e);
 }
 
@@ -134,7 +149,8 @@ static void show_eval(struct watch *w, const ct_json *j)
 					  .seconds = ct_line_f64(j, "seconds"),
 					  .bad_samples = count_of(j, "bad_samples")};
 
-	if (w->n_epochs > w->skipped_epochs && e.step > w->shown_step)
+	w->last.step = e.step;
+	if (w->n_epochs > w->skipped_epochs && e.step > w->shown.step)
 		ct_console_eval(w->console, &e);
 	w->p.best_top1 = fmax(w->p.best_top1, e.top1);
 }
@@ -172,6 +188,7 @@ static enum ct_status use_line(void *user, const ct_json *j)
 		w->skipped_epochs += strcmp(kind, "epoch") == 0;
 		return CT_OK;
 	}
+	w->last.time = fmax(w->last.time, ct_line_f64(j, "time"));
 	if (strcmp(kind, "run") == 0)
 		show_run(w, j);
 	else if (strcmp(kind, "step") == 0)
@@ -181,8 +198,7 @@ static enum ct_status use_line(void *user, const ct_json *j)
 	else if (strcmp(kind, "eval") == 0)
 		show_eval(w, j);
 	else if (strcmp(kind, "restart") == 0)
-		ct_console_say(w->console, "restarted at step %.0f: %s", ct_line_f64(j, "step"),
-			       ct_line_str(j, "message", ""));
+		show_restart(w, j);
 	else if (strcmp(kind, "end") == 0)
 		note_end(w, j);
 	return CT_OK;
@@ -218,8 +234,11 @@ static enum ct_status status_named(const char *name)
 static enum ct_status report_end(struct watch *w)
 {
 	if (!w->ended) {
-		CT_FAIL(CT_PEER_LOST, "%s has ended without a message, at step %llu or later", w->dir,
-			(unsigned long long)w->p.step);
+		if (w->last.step > 0)
+			CT_FAIL(CT_PEER_LOST, "%s has ended without a message, at step %llu or later", w->dir,
+				(unsigned long long)w->last.step);
+		else
+			CT_FAIL(CT_PEER_LOST, "%s has ended without a message, and has reported no step", w->dir);
 		return ct_error_hint("run its command again to continue from the newest checkpoint");
 	}
 	if (ct_run_end_of(w->status) == CT_END_FAILED)
@@ -239,10 +258,13 @@ static enum ct_status follow(struct watch *w, struct ct_follow *f, int signals, 
 	for (*sig = 0; *sig == 0; *sig = ct_signals_wait(signals, ct_deadline_in(LOOK_NS))) {
 		used = ct_run_dir_in_use(
 			w->dir); /* before the lines, because a run writes its last line before it unlocks */
-		const uint64_t step = w->p.step;
 		CT_TRY(ct_follow_poll(f, use_line, w, &again));
-		if (again)
-			w->shown_step = step > w->shown_step ? step : w->shown_step;
+		if (again) {
+			w->shown.step = w->last.step > w->shown.step ? w->last.step : w->shown.step;
+			w->shown.time = w->last.time;
+			w->last.step = 0;
+			CT_TRY(ct_follow_poll(f, use_line, w, &again));
+		}
 		if (f->fd >= 0 && w->p.total_steps > 0 && !w->ended)
 			ct_console_progress(w->console, &w->p);
 		const int64_t quiet = ct_now_ns() - w->changed_ns;
@@ -256,7 +278,8 @@ static enum ct_status follow(struct watch *w, struct ct_follow *f, int signals, 
 
 enum ct_status ct_watch(const char *run_dir, enum ct_cfg_console mode, int signals, int *sig)
 {
-	struct watch w = {.dir = run_dir, .p = {.loss = NAN, .phase = CT_RANK_TRAINING}};
+	struct watch w = {
+		.dir = run_dir, .last.time = NAN, .shown.time = NAN, .p = {.loss = NAN, .phase = CT_RANK_TRAINING}};
 	struct ct_follow f = {.fd = -1};
 	char *path = NULL;
 	enum ct_status st;
