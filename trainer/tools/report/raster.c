@@ -1,7 +1,7 @@
 /* Draws charts as pixels (canvas_impl.h). Lines are smooth: a pixel is covered according to its distance from the line.
  * Each segment visits only the pixels of its bounding box, and blend ignores those outside of the image, so charts need
- * no clipping. Dashes begin anew with each segment. The colors are those of the light style sheet in page_style.c,
- * which has to change with them. */
+ * no clipping. Dashes continue over the points of a line, which may be closer to each other than a dash is long. The
+ * colors are those of the light style sheet in page_style.c, which has to change with them. */
 #include <math.h>
 #include <string.h>
 
@@ -52,17 +52,24 @@ static void lines(struct ct__canvas *c, const struct ct__point *p, size_t n, str
 	enum { DASH = 5 };
 	struct ct__raster *r = (struct ct__raster *)c;
 
+	double before = 0; /* the length of the segments before this one */
+
 	for (size_t i = 1; i < n; i++) {
-		const double length = hypot(p[i].x - p[i - 1].x, p[i].y - p[i - 1].y);
-		const int parts = pen.dashed ? (int)ceil(length / DASH) : 1;
+		const struct ct__point a = p[i - 1], b = p[i];
+		const double length = hypot(b.x - a.x, b.y - a.y), dx = (b.x - a.x) / length, dy = (b.y - a.y) / length;
 
-		for (int k = 0; k < parts; k += 2) {
-			const double from = k / (double)parts, to = fmin(1, (k + 1) / (double)parts);
-			const double dx = p[i].x - p[i - 1].x, dy = p[i].y - p[i - 1].y;
-
-			segment(r, (struct ct__point){p[i - 1].x + from * dx, p[i - 1].y + from * dy},
-				(struct ct__point){p[i - 1].x + to * dx, p[i - 1].y + to * dy}, pen);
+		if (!pen.dashed) {
+			segment(r, a, b, pen);
+			continue;
 		}
+		for (double k = 2 * floor(before / (2 * DASH)); k * DASH < before + length; k += 2) {
+			const double from = fmax(0, k * DASH - before), to = fmin(length, (k + 1) * DASH - before);
+
+			if (from < to)
+				segment(r, (struct ct__point){a.x + from * dx, a.y + from * dy},
+					(struct ct__point){a.x + to * dx, a.y + to * dy}, pen);
+		}
+		before += length;
 	}
 }
 
