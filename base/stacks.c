@@ -141,7 +141,7 @@ static void put_thread(int fd, int tid, void *const *frames, int n)
 	}
 }
 
-/* Copies the executable mappings. */
+/* Copies the executable mappings. A path that is too long is truncated. */
 static void put_maps(int fd)
 {
 	char line[1024], buf[4096];
@@ -151,10 +151,12 @@ static void put_maps(int fd)
 
 	while (maps >= 0 && (n = read(maps, buf, sizeof(buf))) > 0) {
 		for (ssize_t i = 0; i < n; i++) {
-			if (len < sizeof(line) - 2)
-				line[len++] = buf[i];
-			if (buf[i] != '\n')
+			if (buf[i] != '\n') {
+				if (len < sizeof(line) - 2)
+					line[len++] = buf[i];
 				continue;
+			}
+			line[len++] = '\n';
 			line[len] = '\0';
 			if (strstr(line, " r-xp ")) {
 				put(fd, "map ");

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -258,6 +259,52 @@ static void test_two_crashes(void **state)
 	ct_free(text);
 }
 
+/* A path of more than 1 KiB. */
+static char long_path[1400];
+
+static void map_long_path(int sig)
+{
+	int fd;
+
+	if (ct_file_open(long_path, CT_FILE_UPDATE, &fd) < 0 || ftruncate(fd, 4096) != 0 ||
+	    mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+		_exit(97);
+	crash_here(sig);
+}
+
+/* A mapping whose path is truncated does not damage the next line. */
+static void test_long_path(void **state)
+{
+	char *dir, *data, *line, *rest;
+	bool truncated = false;
+	size_t len;
+	int status;
+
+	(void)state;
+	snprintf(long_path, sizeof(long_path), "%s.d", path);
+	for (int i = 0; i < 6; i++)
+		snprintf(long_path + strlen(long_path), sizeof(long_path) - strlen(long_path), "/%0200d", i);
+	dir = ct_path_dir(long_path);
+	assert_int_equal(ct_dir_make(dir), CT_OK);
+	status = in_child(map_long_path, 0);
+	assert_int_equal(unlink(long_path), 0);
+	while (strlen(dir) > strlen(path)) {
+		assert_int_equal(rmdir(dir), 0);
+		*strrchr(dir, '/') = '\0';
+	}
+	ct_free(dir);
+	assert_int_equal(status, 0);
+	assert_int_equal(ct_file_read(path, 1 << 20, &data, &len), CT_OK);
+	assert_int_equal(data[len - 1], '\n');
+	rest = data;
+	while ((line = strsep(&rest, "\n"))) {
+		truncated |= strstr(line, "/ctrain-stacks-") && strlen(line) > 1000;
+		assert_null(strstr(line, " r-xp ") ? strstr(line + 1, "map ") : NULL);
+	}
+	assert_true(truncated);
+	ct_free(data);
+}
+
 static void test_unknown_addresses(void **state)
 {
 	char name[128];
@@ -355,13 +402,10 @@ static void test_fifo(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_crash),
-		cmocka_unit_test(test_request),
-		cmocka_unit_test(test_silent_thread),
-		cmocka_unit_test(test_two_crashes),
-		cmocka_unit_test(test_unknown_addresses),
-		cmocka_unit_test(test_file_changes),
-		cmocka_unit_test(test_fifo),
+		cmocka_unit_test(test_crash),         cmocka_unit_test(test_request),
+		cmocka_unit_test(test_silent_thread), cmocka_unit_test(test_two_crashes),
+		cmocka_unit_test(test_long_path),     cmocka_unit_test(test_unknown_addresses),
+		cmocka_unit_test(test_file_changes),  cmocka_unit_test(test_fifo),
 	};
 
 	snprintf(path, sizeof(path), "/tmp/ctrain-stacks-%d", (int)getpid());
