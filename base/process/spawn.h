@@ -8,7 +8,7 @@
 struct ct_spawn {
 	const char *const *argv; /* argv[0] is searched for in PATH; NULL-terminated */
 	const char *const *env;  /* NULL: the environment of this process */
-	int files[3];            /* what become its standard input, output and error; -1: /dev/null */
+	int files[3];            /* what become its standard input, output and error, in any order; -1: /dev/null */
 	pid_t group;             /* its process group; 0: a new one */
 	sigset_t blocked, defaults;
 };
