@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "dist/rendezvous/identity_impl.h"
 #include "dist/rendezvous/init_url_impl.h"
 #include "dist/rendezvous/nodelist_impl.h"
-#include "dist/store/table.h"
 #include "dist/store/wire.h"
 
 #define MAX_NODES 65536
@@ -99,7 +99,7 @@ static enum ct_status meet_mpi(const struct ct__env *e, struct ct_identity *id)
 
 	if (!job)
 		job = ct__env_value(e, "OMPI_MCA_ess_base_jobid");
-	CT_TRY(master_port(e, job ? PORT_BASE + (int)(ct_text_hash(job) % PORT_SPAN) : DEFAULT_PORT, &port));
+	CT_TRY(master_port(e, job ? PORT_BASE + (int)(ct_hash64(job, strlen(job)) % PORT_SPAN) : DEFAULT_PORT, &port));
 	if (!one_host && !ct__env_value(e, "MASTER_ADDR")) {
 		CT_FAIL(CT_USAGE,
 			"mpirun started %d ranks on several hosts, but MASTER_ADDR, the host of rank 0, is not set",

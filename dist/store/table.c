@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "base/rng.h"
+
 struct ct_store_entry {
 	struct ct_store_entry *next;
 	uint64_t hash;
@@ -40,15 +42,6 @@ void ct_blob_unref(struct ct_blob *b)
 		return;
 	*b->used -= sizeof(*b) + b->len;
 	ct_free(b);
-}
-
-uint64_t ct_text_hash(const char *s)
-{
-	uint64_t h = 0xcbf29ce484222325;
-
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * 0x100000001b3;
-	return h;
 }
 
 static size_t entry_bytes(const char *key)
@@ -96,7 +89,7 @@ static struct ct_store_entry **find(const struct ct_store_table *t, const char *
 
 struct ct_blob *ct_store_table_get(const struct ct_store_table *t, const char *key)
 {
-	struct ct_store_entry *e = *find(t, key, ct_text_hash(key));
+	struct ct_store_entry *e = *find(t, key, ct_hash64(key, strlen(key)));
 
 	return e ? e->value : NULL;
 }
@@ -125,7 +118,7 @@ static void grow(struct ct_store_table *t)
 
 enum ct_status ct_store_table_set(struct ct_store_table *t, const char *key, struct ct_blob *value)
 {
-	uint64_t hash = ct_text_hash(key);
+	uint64_t hash = ct_hash64(key, strlen(key));
 	struct ct_store_entry **at = find(t, key, hash), *e = *at;
 
 	if (e) {
@@ -150,7 +143,7 @@ enum ct_status ct_store_table_set(struct ct_store_table *t, const char *key, str
 
 bool ct_store_table_delete(struct ct_store_table *t, const char *key)
 {
-	struct ct_store_entry **at = find(t, key, ct_text_hash(key)), *e = *at;
+	struct ct_store_entry **at = find(t, key, ct_hash64(key, strlen(key))), *e = *at;
 
 	if (!e)
 		return false;

@@ -29,7 +29,5 @@ struct ct_blob *ct_store_table_get(const struct ct_store_table *t, const char *k
 /* Takes over the caller's reference to `value`, even on failure. */
 enum ct_status ct_store_table_set(struct ct_store_table *t, const char *key, struct ct_blob *value) CT_MUST_CHECK;
 bool ct_store_table_delete(struct ct_store_table *t, const char *key);
-/* Returns the 64-bit FNV-1a hash of s. */
-uint64_t ct_text_hash(const char *s);
 
 #endif

@@ -4,6 +4,7 @@
  * keys may never be set. */
 #include <string.h>
 
+#include "base/rng.h"
 #include "dist/store/server_impl.h"
 
 void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *key)
@@ -22,7 +23,7 @@ void ct__srv_wait_add(struct ct_srv_conn *c, uint64_t tag, const char *key)
 	}
 	w->conn = c;
 	w->tag = tag;
-	w->hash = ct_text_hash(key);
+	w->hash = ct_hash64(key, strlen(key));
 	ct_wire_copy(w->key, sizeof(w->key), key);
 	w->next = c->srv->waits;
 	c->srv->waits = w;
@@ -41,7 +42,7 @@ static void wait_free(struct ct_srv_wait **at)
 
 void ct__srv_waits_key_set(ct_store_server *s, const char *key, struct ct_blob *value)
 {
-	uint64_t hash = ct_text_hash(key);
+	uint64_t hash = ct_hash64(key, strlen(key));
 
 	for (struct ct_srv_wait **at = &s->waits; *at;) {
 		struct ct_srv_wait *w = *at;
