@@ -21,6 +21,19 @@
 /* Relative to the program. CMake defines where modules are installed, for example "../lib/ctrain". */
 static const char *const places[] = {"", CT_MODULE_PLACE, "../.."};
 
+/* Returns the path of `name` in the directory, owned, or NULL if it is not there. Takes `directory`, which may be NULL.
+ */
+static char *existing(char *directory, const char *name)
+{
+	char *path = directory ? ct_path_join(directory, name) : NULL;
+
+	ct_free(directory);
+	if (path && ct_file_exists(path))
+		return path;
+	ct_free(path);
+	return NULL;
+}
+
 /* The path of `name` in the first directory of `path` that has it, owned; NULL: in none of them. */
 static char *find_in(const char *path, const char *name)
 {
@@ -28,14 +41,9 @@ static char *find_in(const char *path, const char *name)
 
 	while (path && *path && !found) {
 		const size_t n = strcspn(path, ":");
-		char *directory = ct_strndup(path, n),
-		     *candidate = directory && n > 0 ? ct_path_join(directory, name) : NULL;
 
-		if (candidate && ct_file_exists(candidate))
-			found = candidate;
-		else
-			ct_free(candidate);
-		ct_free(directory);
+		if (n > 0)
+			found = existing(ct_strndup(path, n), name);
 		path += n + (path[n] == ':');
 	}
 	return found;
@@ -46,16 +54,8 @@ static enum ct_status find(const char *first, const char *name, char **path)
 	char *own = ct_program_dir();
 
 	*path = find_in(first, name);
-	for (size_t i = 0; own && i < CT_ARRAY_LEN(places) && !*path; i++) {
-		char *directory = places[i][0] ? ct_path_join(own, places[i]) : ct_strdup(own);
-		char *candidate = directory ? ct_path_join(directory, name) : NULL;
-
-		ct_free(directory);
-		if (candidate && ct_file_exists(candidate))
-			*path = candidate;
-		else
-			ct_free(candidate);
-	}
+	for (size_t i = 0; own && i < CT_ARRAY_LEN(places) && !*path; i++)
+		*path = existing(places[i][0] ? ct_path_join(own, places[i]) : ct_strdup(own), name);
 	if (!*path) {
 		CT_FAIL(CT_UNSUPPORTED, "cannot find %s in %s (the directory of the program) or in " CT_MODULE_PLACE,
 			name, own ? own : "an unknown directory (/proc/self/exe cannot be read)");
