@@ -4,7 +4,6 @@
  * the scheduling; a caller that needs the same error every time has to store errors itself. */
 #include "base/work_queue.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/mem.h"
@@ -16,8 +15,7 @@ struct ct_work_queue {
 	ct_work_fn fn;
 	void *arg;
 	atomic_bool failed;
-	pthread_mutex_t lock;
-	struct ct_error error; /* of the thread that failed first */
+	struct ct_error error; /* of the thread that has set `failed`; read when all threads have ended */
 };
 
 bool ct_work_next(ct_work_queue *q, size_t *i)
@@ -33,10 +31,8 @@ static void *work(void *arg)
 	ct_work_queue *q = arg;
 
 	if (q->fn(q, q->arg) < 0) {
-		pthread_mutex_lock(&q->lock);
 		if (!atomic_exchange(&q->failed, true))
 			ct_error_save(&q->error);
-		pthread_mutex_unlock(&q->lock);
 		ct_error_clear();
 	}
 	return NULL;
@@ -44,7 +40,7 @@ static void *work(void *arg)
 
 enum ct_status ct_work_run(size_t n_jobs, int n_threads, const char *name, ct_work_fn fn, void *arg)
 {
-	ct_work_queue q = {.n = n_jobs, .fn = fn, .arg = arg, .lock = PTHREAD_MUTEX_INITIALIZER};
+	ct_work_queue q = {.n = n_jobs, .fn = fn, .arg = arg};
 	struct ct_thread threads[CT_WORK_THREADS - 1] = {0};
 	int started = 0;
 
