@@ -104,21 +104,11 @@ static enum ct_status look(const char *dir, const char *const *patterns, uint64_
 	return st;
 }
 
-static double changed(const char *run_dir, const char *name)
-{
-	char *path = ct_path_join(run_dir, name);
-	struct stat sb;
-	const double at =
-		path && stat(path, &sb) == 0 ? (double)sb.st_mtim.tv_sec + 1e-9 * (double)sb.st_mtim.tv_nsec : NAN;
-
-	ct_free(path);
-	return at;
-}
-
 /* Takes path. */
 static enum ct_status add(struct ct_clean_plan *p, const struct ct_run_info *r, char *path, const char *why)
 {
-	struct ct_clean_item item = {.run = r, .path = path, .why = why, .changed = changed(r->dir, "metrics.jsonl")};
+	struct ct_clean_item item = {
+		.run = r, .path = path, .why = why, .changed = ct_run_changed_at(r->dir, "metrics.jsonl")};
 	char *foreign = NULL;
 	enum ct_status st = path ? CT_OK : CT_NOMEM;
 
@@ -177,9 +167,9 @@ static enum ct_status find_checkpoints(struct ct_clean_plan *p, const struct ct_
 /* Returns true if the launcher has written why the run has failed, after all that rank 0 has written. */
 static bool has_failed(const char *run_dir)
 {
-	const double at = changed(run_dir, "log/launcher.log");
+	const double at = ct_run_changed_at(run_dir, "log/launcher.log");
 
-	return !isnan(at) && !(changed(run_dir, "log/rank-00000.log") > at);
+	return !isnan(at) && !(ct_run_changed_at(run_dir, "log/rank-00000.log") > at);
 }
 
 /* Returns true if the run may be on another host. Without a `run` line, its host is not known. */
@@ -213,7 +203,7 @@ enum ct_status ct_clean_find(const struct ct_run_list *l, struct ct_clean_plan *
 
 static bool has_changed(const struct ct_clean_item *item, bool complete)
 {
-	const double now = changed(item->run->dir, "metrics.jsonl");
+	const double now = ct_run_changed_at(item->run->dir, "metrics.jsonl");
 
 	if (isnan(now) != isnan(item->changed) || now > item->changed || now < item->changed)
 		return true;

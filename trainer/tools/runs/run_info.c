@@ -49,8 +49,7 @@ const char *ct_run_setting(const struct ct_run_info *r, const char *key)
 	return s ? s->value : NULL;
 }
 
-/* Returns the time of the last change of a file of the run, or NaN. */
-static double changed_at(const char *dir, const char *name)
+double ct_run_changed_at(const char *dir, const char *name)
 {
 	char *path = ct_path_join(dir, name);
 	struct stat sb;
@@ -106,7 +105,7 @@ static enum ct_run_state find_state(const struct ct_run_info *r, const ct_json *
 static void find_times(struct ct_run_info *r)
 {
 	const struct ct_run_files *f = &r->files;
-	double since = NAN, last = changed_at(r->dir, "metrics.jsonl");
+	double since = NAN, last = ct_run_changed_at(r->dir, "metrics.jsonl");
 
 	r->seconds = 0;
 	for (size_t i = 0; i < f->n_lines; i++) {
@@ -124,7 +123,7 @@ static void find_times(struct ct_run_info *r)
 	}
 	if (last > since)
 		r->seconds += last - since;
-	const double log = changed_at(r->dir, "log/rank-00000.log"), dir = changed_at(r->dir, ".");
+	const double log = ct_run_changed_at(r->dir, "log/rank-00000.log"), dir = ct_run_changed_at(r->dir, ".");
 	r->silent = ct_wall_seconds() - fmax(fmax(last, log), dir);
 }
 

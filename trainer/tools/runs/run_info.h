@@ -30,6 +30,8 @@ struct ct_run_info {
 
 /* Returns true if the directory is a run directory, or looks like one that was just created. */
 bool ct_run_is_dir(const char *dir);
+/* Returns the time of the last change of a file of the run in seconds, or NaN. */
+double ct_run_changed_at(const char *dir, const char *name);
 /* Reads the run. Fails only if a file exists, but cannot be read. Release *out even if this function fails. */
 enum ct_status ct_run_info_load(const char *dir, const char *name, struct ct_run_info *out) CT_MUST_CHECK;
 void ct_run_info_release(struct ct_run_info *r);
