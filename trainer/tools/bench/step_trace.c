@@ -30,17 +30,13 @@ static const char *const phase_names[] = {
 
 static void add(struct ct__step_trace *t, struct ct__trace_span span)
 {
-	if (t->n == t->cap) {
-		const size_t cap = t->cap ? 2 * t->cap : 1024;
-		struct ct__trace_span *spans = ct_realloc(t->spans, cap, sizeof(*spans));
+	struct ct__trace_span *spans = ct_array_grow(t->spans, t->n, &t->cap, sizeof(*spans));
 
-		if (!spans) {
-			t->status = CT_NOMEM;
-			return;
-		}
-		t->spans = spans;
-		t->cap = cap;
+	if (!spans) {
+		t->status = CT_NOMEM;
+		return;
 	}
+	t->spans = spans;
 	t->spans[t->n++] = span;
 }
 

@@ -35,14 +35,7 @@ static enum ct_status add_row(struct ct_table *t, const ct_json *line)
 {
 	const size_t width = (size_t)t->n_columns;
 
-	if (t->n == t->cap) {
-		const size_t cap = t->cap > 0 ? 2 * t->cap : 256;
-		double *v;
-
-		CT_TRY_ALLOC(v = ct_realloc(t->values, cap, width * sizeof(*v)));
-		t->values = v;
-		t->cap = cap;
-	}
+	CT_TRY_GROW(t->values, (t->n + 1) * width - 1, t->cap);
 	for (size_t i = 0; i < width; i++)
 		t->values[t->n * width + i] = ct_line_f64(line, t->names[i]);
 	t->n++;

@@ -11,7 +11,7 @@
 struct ct_table {
 	const char *const *names; /* [n_columns] names of the fields */
 	int n_columns;
-	size_t n, cap;
+	size_t n, cap;  /* rows; values for which there is room */
 	double *values; /* [n, n_columns]; NaN: the field is null or absent */
 };
 
