@@ -267,7 +267,7 @@ static enum ct_status get_channels(const ct_json *j, const char *key, int c, flo
 static enum ct_status parse_input(const ct_json *j, struct ct_description *d)
 {
 	struct ct_shape *in = &d->model.input;
-	int short_side;
+	int long_side;
 
 	CT_TRY(get_int(j, "channels", 1, INT32_MAX, &in->c));
 	CT_TRY(get_int(j, "height", 1, INT32_MAX, &in->h));
@@ -282,8 +282,8 @@ static enum ct_status parse_input(const ct_json *j, struct ct_description *d)
 				       in->c);
 	}
 	CT_TRY(get_int(j, "resize", 0, MAX_SIDE, &d->resize));
-	short_side = in->h > in->w ? in->h : in->w;
-	if (d->resize > 0 && (d->resize < short_side || (in->c != 1 && in->c != 3)))
+	long_side = in->h > in->w ? in->h : in->w;
+	if (d->resize > 0 && (d->resize < long_side || (in->c != 1 && in->c != 3)))
 		return CT_FAIL(CT_DATA, "\"resize\" is %d, but the input is %dx%dx%d", d->resize, in->c, in->h, in->w);
 	CT_TRY(ct_json_get_bool(j, "exif", &d->exif));
 	return ct_json_get_bool(j, "fast_decode", &d->fast);

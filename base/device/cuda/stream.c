@@ -125,7 +125,6 @@ static cudaError_t poll_event(void *object)
 enum ct_status ct__cuda_event_wait(ct_event *base, int64_t deadline_ns)
 {
 	struct cuda_device *d = (struct cuda_device *)base->device;
-
 	const struct cuda_event *e = (struct cuda_event *)base;
 
 	CT_TRY(ct__cuda_not_recording(d, "the host waits for an event"));

@@ -72,7 +72,7 @@ static void test_page(void **state)
 		assert_ok(ct_file_replace(path, ct_str_text(&want), want.len));
 	assert_ok(ct_file_read(path, (size_t)1 << 20, &have, &len));
 	if (len != want.len || memcmp(have, want.s, len) != 0)
-		fail_msg("%s is not what trainer/doctor/ says: run ctrain explain --out docs/DOCTOR.md", path);
+		fail_msg("%s is not what trainer/tools/doctor/ says: run ctrain explain --out docs/DOCTOR.md", path);
 	ct_free(have);
 	ct_str_release(&want);
 }

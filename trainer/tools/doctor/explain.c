@@ -187,7 +187,7 @@ enum ct_status ct_explain(const char *word, struct ct_str *out)
 static const char intro[] =
 	"# Doctor\n"
 	"\n"
-	"<!-- Written by `ctrain explain --out docs/DOCTOR.md` from the tables in trainer/doctor/; a test compares it. -->\n"
+	"<!-- Written by `ctrain explain --out docs/DOCTOR.md` from the tables in trainer/tools/doctor/; a test compares it. -->\n"
 	"\n"
 	"`ctrain doctor CONFIG.yaml` checks before a run whether the hosts, network, directories and devices meet the needs of the run. Start\n"
 	"it on every node, with the options of the run:\n"
