@@ -64,6 +64,7 @@ enum ct__k_map_op {
 	CT__K_ADD_RELU,      /* y = max(a + b, 0) */
 	CT__K_RELU_BACKWARD, /* y = a + c where b > 0 or b is NaN, else 0: a and c are gradients, b the output of the
 				ReLU */
+	CT__K_MAP_N
 };
 /* Element-wise operations; y may be a, b or c. c may be NULL, which stands for zeros. The size of n elements must be a
  * multiple of 16 bytes. */
