@@ -9,16 +9,20 @@
  * is kept, because its clock continues. */
 #include "base/process/rank_page.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/shared_memory.h"
 
+#define NAME "ctrain-rank-pages"
 #define VERSION 1
 #define PHASE_BITS 8
 
@@ -27,6 +31,16 @@ static struct ct_rank_page private_page;
 static struct ct_rank_page *own = &private_page;
 static _Atomic bool frozen;
 static _Thread_local struct ct_page_thread *mine;
+
+static void put(_Atomic int64_t *at, int64_t v)
+{
+	atomic_store_explicit(at, v, memory_order_relaxed);
+}
+
+static int64_t get(const _Atomic int64_t *at)
+{
+	return atomic_load_explicit(at, memory_order_relaxed);
+}
 
 /* ---- the pages of a node */
 
@@ -37,7 +51,7 @@ static size_t size_of(size_t n)
 
 enum ct_status ct_rank_pages_create(int n, struct ct_rank_pages **out, int *fd)
 {
-	*out = ct_shared_memory_create("ctrain-rank-pages", size_of((size_t)n), fd);
+	*out = ct_shared_memory_create(NAME, size_of((size_t)n), fd);
 	if (!*out)
 		return ct_shared_memory_failed(size_of((size_t)n), errno);
 	(*out)->version = VERSION;
@@ -93,17 +107,88 @@ struct ct_rank_page *ct_rank_page_own(void)
 	return own;
 }
 
+/* ---- the page of another process */
+
+/* Returns the parent of a process, or 0. */
+static int parent_of(int pid)
+{
+	char path[48], text[512];
+	const char *end;
+	int parent = 0;
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	n = fread(text, 1, sizeof(text) - 1, f);
+	(void)fclose(f);
+	text[n] = '\0';
+	end = strrchr(text, ')'); /* of the program's name */
+	return end && sscanf(end, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* Maps a descriptor of a process if it is that of rank pages. */
+static struct ct_rank_pages *map_pages(int pid, const char *fd_name)
+{
+	char path[64], target[64] = "";
+	struct ct_rank_pages *p = MAP_FAILED;
+	struct stat s;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", pid, fd_name);
+	if (readlink(path, target, sizeof(target) - 1) < 0 ||
+	    strncmp(target, "/memfd:" NAME, strlen("/memfd:" NAME)) != 0)
+		return NULL;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &s) == 0 && s.st_size >= (off_t)sizeof(*p))
+		p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
+	if (p == MAP_FAILED)
+		return NULL;
+	if (p->version == VERSION && size_of(p->n) == (size_t)s.st_size)
+		return p;
+	munmap(p, (size_t)s.st_size);
+	return NULL;
+}
+
+const struct ct_rank_page *ct_rank_page_open(int pid, struct ct_rank_pages **map)
+{
+	const struct ct_rank_page *found = NULL;
+	const int launcher = parent_of(pid);
+	char path[48];
+	DIR *d;
+
+	*map = NULL;
+	snprintf(path, sizeof(path), "/proc/%d/fd", launcher);
+	d = launcher > 0 ? opendir(path) : NULL;
+	for (struct dirent *e; d && !found && (e = readdir(d));) {
+		struct ct_rank_pages *p = map_pages(launcher, e->d_name);
+
+		for (uint32_t i = 0; p && i < p->n && !found; i++) {
+			if (get(&p->page[i].pid) == pid)
+				found = &p->page[i];
+		}
+		if (found)
+			*map = p;
+		else
+			ct_rank_page_close(p);
+	}
+	if (d)
+		(void)closedir(d);
+	return found;
+}
+
+void ct_rank_page_close(struct ct_rank_pages *map)
+{
+	if (map)
+		munmap(map, size_of(map->n));
+}
+
 /* ---- what the rank states */
-
-static void put(_Atomic int64_t *at, int64_t v)
-{
-	atomic_store_explicit(at, v, memory_order_relaxed);
-}
-
-static int64_t get(const _Atomic int64_t *at)
-{
-	return atomic_load_explicit(at, memory_order_relaxed);
-}
 
 void ct_rank_page_freeze(void)
 {

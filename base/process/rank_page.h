@@ -80,6 +80,12 @@ bool ct_rank_page_is_shared(void);
 /* Returns the page of this process; never NULL. */
 struct ct_rank_page *ct_rank_page_own(void);
 
+/* For other programs on the host of a rank: finds the pages among the open files of the launcher that has started
+ * process `pid`, and maps them for reading. Returns the page of this process, or NULL if it has none, or if this user
+ * may not read it. Unmap it with ct_rank_page_close, which allows NULL. The page stays readable when the rank ends. */
+const struct ct_rank_page *ct_rank_page_open(int pid, struct ct_rank_pages **map);
+void ct_rank_page_close(struct ct_rank_pages *map);
+
 /* ---- what the rank states. After ct_rank_page_freeze, these functions do nothing. */
 
 /* Call it when the run has failed: the page then shows what the threads were doing at the failure. May be called from

@@ -174,6 +174,42 @@ static void test_clock(void **state)
 	close(halted[1]);
 }
 
+/* Another program finds the page of a rank through the launcher, which is this process. */
+static void test_read_by_others(void **state)
+{
+	const struct ct_rank_page *p;
+	struct ct_rank_pages *pages, *map;
+	int fd, status, joined[2], end[2];
+	pid_t pid;
+	char c;
+
+	(void)state;
+	assert_int_equal(ct_rank_pages_create(2, &pages, &fd), CT_OK);
+	assert_int_equal(pipe(joined), 0);
+	assert_int_equal(pipe(end), 0);
+	pid = fork();
+	if (pid == 0) {
+		if (ct_rank_page_join(fd, 1, 2) < 0)
+			_exit(1);
+		(void)ct_rank_page_enter(CT_RANK_SAVING, 5);
+		_exit(write(joined[1], "x", 1) == 1 && read(end[0], &c, 1) == 1 ? 0 : 2);
+	}
+	assert_int_equal(read(joined[0], &c, 1), 1);
+	assert_non_null(p = ct_rank_page_open(pid, &map));
+	assert_int_equal(ct_rank_page_position(p).phase, CT_RANK_SAVING);
+	assert_int_equal(ct_rank_page_position(p).step, 5);
+	assert_int_equal(write(end[1], "x", 1), 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ct_rank_pages_destroy(pages, fd);
+	assert_int_equal(ct_rank_page_position(p).step, 5); /* the map outlives launcher and rank */
+	ct_rank_page_close(map);
+	assert_null(ct_rank_page_open((int)getpid(), &map)); /* its parent is no launcher */
+	assert_null(map);
+	assert_null(ct_rank_page_open(0, &map));
+	ct_rank_page_close(NULL);
+}
+
 static void test_does_not_fit(void **state)
 {
 	struct ct_rank_pages *pages;
@@ -202,6 +238,7 @@ int main(void)
 		cmocka_unit_test(test_requests),
 		cmocka_unit_test(test_clock),
 		cmocka_unit_test(test_does_not_fit),
+		cmocka_unit_test(test_read_by_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
