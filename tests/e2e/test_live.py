@@ -299,6 +299,19 @@ class Watch(Case):
         epochs = [int(n) for n in re.findall(r"[\r\n]epoch (\d+)  loss", plain)]
         self.assertEqual(epochs, list(range(epochs[0], epochs[0] + len(epochs))))
 
+    def test_phase(self):
+        """What rank 0 is doing is in its page, although the metrics say nothing about it."""
+        p = self.start_training("train.epochs=1000", "log.every=5", "checkpoint.every_steps=40", "checkpoint.background=false",
+                                env={"CTRAIN_FAILPOINT": "ckpt.rename@0=stop"})
+        pid = self.until_stopped(0, p)
+        t = self.watch()
+        t.until(lambda: any(line.startswith("saving  epoch ") for _, line in t.status_lines()), "phase of the run")
+        os.kill(pid, signal.SIGCONT)
+        t.until(lambda: t.status_lines()[-2][1].startswith("epoch "), "training again")
+        p.signal(signal.SIGTERM)
+        self.assert_code(p.wait(), STOPPED)
+        self.assert_code(t.finish(), STOPPED)
+
     def test_ended(self):
         self.train("train.epochs=9", "log.every=20")
         r = self.run_ctrain("watch", self.path("run"))

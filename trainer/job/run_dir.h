@@ -33,6 +33,8 @@ int64_t ct_run_lock_saves_before(const ct_run_lock *lock);
  * locked. Another run may then be using RUN, or the output of this run would be lost. */
 enum ct_status ct_run_lock_check(const ct_run_lock *lock) CT_MUST_CHECK;
 void ct_run_dir_unlock(ct_run_lock *lock);
+/* Returns the pid of rank 0 of the run that has locked the directory, on its host, or 0 if it is not known. */
+int ct_run_dir_pid(const char *run_dir);
 /* Returns true if a run uses the directory now, as far as locks of other hosts are visible. */
 bool ct_run_dir_in_use(const char *run_dir);
 

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -225,16 +226,38 @@ enum ct_status ct_run_lock_check(const ct_run_lock *l)
 	return ct_file_still_at(l->fd, l->path);
 }
 
-bool ct_run_dir_in_use(const char *run_dir)
+static int open_lock(const char *run_dir)
 {
 	char *path = ct_path_join(run_dir, "lock");
 	const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+
+	ct_free(path);
+	return fd;
+}
+
+bool ct_run_dir_in_use(const char *run_dir)
+{
+	const int fd = open_lock(run_dir);
 	const bool used = fd >= 0 && ct_fd_is_locked(fd);
 
 	if (fd >= 0)
 		close(fd);
-	ct_free(path);
 	return used;
+}
+
+int ct_run_dir_pid(const char *run_dir)
+{
+	const int fd = open_lock(run_dir);
+	struct holder h;
+	int64_t pid = 0;
+
+	if (fd < 0)
+		return 0;
+	read_holder(fd, &h);
+	close(fd);
+	if (ct_parse_i64(h.pid, &pid) < 0 || pid < 1 || pid > INT_MAX)
+		return 0;
+	return (int)pid;
 }
 
 void ct_run_dir_unlock(ct_run_lock *l)

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/process/rank_page.h"
 #include "trainer/job/run_dir.h"
 #include "trainer/job/signals.h"
 #include "trainer/run/metrics/metrics.h"
@@ -44,6 +45,9 @@ struct watch {
 	struct point last, shown; /* of this file, and of the files that it has replaced */
 	int64_t changed_ns;       /* when the last line was read */
 	bool elsewhere;           /* the run is on another host, whose lock may not be visible */
+	int pid;                  /* of rank 0, as the lock of the run directory names it */
+	struct ct_rank_pages *pages;
+	const struct ct_rank_page *page; /* of rank 0; NULL: it has none that can be read here */
 	struct ct_progress p;
 	uint64_t global_batch, steps_per_epoch;
 	/* Of the last `end` line. */
@@ -250,6 +254,19 @@ static enum ct_status report_end(struct watch *w)
 	return CT_OK;
 }
 
+/* What rank 0 is doing now is in its page; the metrics only have what it has completed. */
+static void look_at_page(struct watch *w)
+{
+	const int pid = w->elsewhere ? 0 : ct_run_dir_pid(w->dir);
+
+	if (pid != w->pid || (pid > 0 && !w->page)) { /* the next attempt has another rank 0 */
+		ct_rank_page_close(w->pages);
+		w->page = ct_rank_page_open(pid, &w->pages);
+		w->pid = pid;
+	}
+	w->p.phase = w->page ? ct_rank_page_position(w->page).phase : CT_RANK_TRAINING;
+}
+
 static enum ct_status follow(struct watch *w, struct ct_follow *f, int signals, int *sig)
 {
 	bool again, used;
@@ -265,6 +282,7 @@ static enum ct_status follow(struct watch *w, struct ct_follow *f, int signals, 
 			w->last.step = 0;
 			CT_TRY(ct_follow_poll(f, use_line, w, &again));
 		}
+		look_at_page(w);
 		if (f->fd >= 0 && w->p.total_steps > 0 && !w->ended)
 			ct_console_progress(w->console, &w->p);
 		const int64_t quiet = ct_now_ns() - w->changed_ns;
@@ -293,6 +311,7 @@ enum ct_status ct_watch(const char *run_dir, enum ct_cfg_console mode, int signa
 	CT_TRY_GOTO(ct_follow_open(&f, path), st, out);
 	st = follow(&w, &f, signals, sig);
 out:
+	ct_rank_page_close(w.pages);
 	ct_console_destroy(w.console);
 	ct_follow_close(&f);
 	ct_free(path);
