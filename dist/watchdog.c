@@ -178,6 +178,7 @@ enum ct_status ct_watchdog_start(struct ct_world *world, ct_watchdog **out)
 	ct_store_watcher_init(&w->own);
 	CT_ASSERT(pthread_mutex_init(&w->lock, NULL) == 0);
 	ct_cond_init(&w->changed);
+	world->watched = world->store != NULL;
 	if (world->store)
 		st = ct_thread_start(&w->thread, "ct-watchdog", run, w);
 	if (st != CT_OK) {

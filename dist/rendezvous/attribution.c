@@ -25,28 +25,29 @@
 enum lateness { LATE_NOT, LATE_BEHIND, LATE_SILENT, LATE_LEFT, LATE_GONE };
 
 /* Returns true if the member has sent a heartbeat since our first request, `asked_s` seconds ago. A heartbeat that may
- * have been on its way at that time does not count. A member that never sends heartbeats, because it has no watchdog,
- * counts as alive. */
-static bool has_new_heartbeat(const struct ct_member_state *m, double asked_s)
+ * have been on its way at that time does not count. A member that has never sent one counts as alive if the ranks have
+ * no watchdogs. */
+static bool has_new_heartbeat(const struct ct_world *w, const struct ct_member_state *m, double asked_s)
 {
-	return m->beat_age_s < 0 || m->beat_age_s < asked_s - ON_ITS_WAY_S;
+	return m->beat_age_s < 0 ? !w->watched : m->beat_age_s < asked_s - ON_ITS_WAY_S;
 }
 
-static enum lateness lateness(const struct ct_member_state *m, int64_t seq, double asked_s)
+static enum lateness lateness(const struct ct_world *w, const struct ct_member_state *m, int64_t seq, double asked_s)
 {
 	if (m->left)
 		return LATE_LEFT;
 	if (!m->connected)
 		return LATE_GONE;
-	if (!has_new_heartbeat(m, asked_s))
+	if (!has_new_heartbeat(w, m, asked_s))
 		return LATE_SILENT;
 	return m->at.collective >= 0 && m->at.collective < seq ? LATE_BEHIND : LATE_NOT;
 }
 
-static bool all_have_new_heartbeats(const struct ct_member_state *m, int n, int own, double asked_s)
+static bool all_have_new_heartbeats(const struct ct_world *w, const struct ct_member_state *m, int n, int own,
+				    double asked_s)
 {
 	for (int i = 0; i < n; i++) {
-		if (m[i].rank != own && m[i].connected && !has_new_heartbeat(&m[i], asked_s))
+		if (m[i].rank != own && m[i].connected && !has_new_heartbeat(w, &m[i], asked_s))
 			return false;
 	}
 	return true;
@@ -61,7 +62,7 @@ static enum ct_status states_now(struct ct_world *w, int own, struct ct_member_s
 	for (;;) {
 		*asked_s = ct_seconds_since(start);
 		CT_TRY(ct_store_members_by(w->store, ct_store_patience(w->store, ANSWER_NS), m, n));
-		if (all_have_new_heartbeats(*m, *n, own, *asked_s) || *asked_s * 1e9 > (double)FRESH_NS)
+		if (all_have_new_heartbeats(w, *m, *n, own, *asked_s) || *asked_s * 1e9 > (double)FRESH_NS)
 			return CT_OK;
 		ct_free(*m);
 		(void)poll(NULL, 0, POLL_MS);
@@ -78,13 +79,13 @@ static void add_rank(struct ct_str *b, int rank, int named, const char *name)
 }
 
 /* Adds the other ranks that are late in the same way: " (and so rank 2, 3)". */
-static void name_others(struct ct_str *b, const struct ct_member_state *m, int n, const struct ct_member_state *worst,
-			enum lateness how, int own, int64_t seq, double asked_s)
+static void name_others(struct ct_str *b, const struct ct_world *w, const struct ct_member_state *m, int n,
+			const struct ct_member_state *worst, enum lateness how, int own, int64_t seq, double asked_s)
 {
 	int named = 0;
 
 	for (int i = 0; i < n; i++) {
-		if (&m[i] != worst && m[i].rank != own && lateness(&m[i], seq, asked_s) == how &&
+		if (&m[i] != worst && m[i].rank != own && lateness(w, &m[i], seq, asked_s) == how &&
 		    (how != LATE_BEHIND || m[i].at.collective == worst->at.collective))
 			add_rank(b, m[i].rank, named++, " (and so rank ");
 	}
@@ -117,7 +118,7 @@ static void name_collective(const struct ct_waiting *at, int64_t seq, char *buf,
 		snprintf(buf, len, "collective %" PRId64, seq);
 }
 
-static void describe(const struct ct_waiting *at, const struct ct_member_state *m, int n,
+static void describe(const struct ct_world *w, const struct ct_waiting *at, const struct ct_member_state *m, int n,
 		     const struct ct_member_state *worst, enum lateness how, double asked_s, int own,
 		     struct ct_failure *out)
 {
@@ -127,7 +128,7 @@ static void describe(const struct ct_waiting *at, const struct ct_member_state *
 	char what[200];
 
 	name_collective(at, seq, what, sizeof(what));
-	name_others(&others, m, n, worst, how, own, at->seq, asked_s);
+	name_others(&others, w, m, n, worst, how, own, at->seq, asked_s);
 	name_waiting(&others, m, n, worst, seq, how == LATE_BEHIND ? "it" : what);
 	switch (how) {
 	case LATE_GONE:
@@ -137,8 +138,12 @@ static void describe(const struct ct_waiting *at, const struct ct_member_state *
 		ct_failure_set(out, worst, CT_TIMEOUT, "has left the run%s", ct_str_text(&others));
 		break;
 	case LATE_SILENT:
-		ct_failure_set(out, worst, CT_TIMEOUT, "has not answered for %.0f s%s", worst->beat_age_s,
-			       ct_str_text(&others));
+		if (worst->beat_age_s < 0)
+			ct_failure_set(out, worst, CT_TIMEOUT, "has joined, but has sent no heartbeat since%s",
+				       ct_str_text(&others));
+		else
+			ct_failure_set(out, worst, CT_TIMEOUT, "has not answered for %.0f s%s", worst->beat_age_s,
+				       ct_str_text(&others));
 		snprintf(out->hint, sizeof(out->hint),
 			 "check whether the process or its host is stopped: `ps -o stat,wchan -p %d` on %s", worst->pid,
 			 worst->host);
@@ -191,7 +196,7 @@ enum ct_status ct_world_attribute_failure(struct ct_world *w, const struct ct_wa
 	if (ct_store_beat(w->store, &here) != CT_OK || states_now(w, own, &m, &n, &asked_s) != CT_OK)
 		return attribute_to_owner(w, out);
 	for (int i = 0; i < n; i++) {
-		enum lateness l = m[i].rank == own ? LATE_NOT : lateness(&m[i], at->seq, asked_s);
+		enum lateness l = m[i].rank == own ? LATE_NOT : lateness(w, &m[i], at->seq, asked_s);
 
 		if (l > how || (l == how && l != LATE_NOT && m[i].at.collective < worst->at.collective)) {
 			worst = &m[i];
@@ -199,7 +204,7 @@ enum ct_status ct_world_attribute_failure(struct ct_world *w, const struct ct_wa
 		}
 	}
 	if (worst)
-		describe(at, m, n, worst, how, asked_s, own, out);
+		describe(w, at, m, n, worst, how, asked_s, own, out);
 	ct_free(m);
 	return worst ? CT_OK : CT_NOT_FOUND;
 }

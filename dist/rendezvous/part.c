@@ -17,7 +17,7 @@ static int count_hosts(const struct ct_peer *peers, int n)
 
 enum ct_status ct_world_part(const struct ct_world *w, const int *which, int value, struct ct_world *out)
 {
-	*out = (struct ct_world){.store = w->store};
+	*out = (struct ct_world){.store = w->store, .watched = w->watched};
 	out->id.restart = w->id.restart;
 	CT_TRY_ALLOC(out->peers = CT_NEW_ARRAY(struct ct_peer, (size_t)w->id.world));
 	for (int q = 0; q < w->id.world; q++) {

@@ -73,6 +73,7 @@ struct ct_world {
 	ct_store *store;         /* NULL in a world of one without our launcher */
 	struct ct_peer *peers;   /* [world] */
 	int n_hosts;
+	bool watched;          /* this rank has a watchdog, and so have the others, which send heartbeats */
 	int n_agreed;          /* number of calls to ct_world_agree */
 	char *rendezvous_file; /* on rank 0 with file://; removed by ct_world_leave */
 	char nonce[CT_TOKEN_HEX];

@@ -15,7 +15,7 @@
 struct place {
 	int rank;
 	char init[256];
-	int64_t seq; /* the collective it is at */
+	int64_t seq; /* the collective it is at; -1: it sends no heartbeats */
 };
 
 static enum ct_status join(const struct place *p, struct ct_world *w)
@@ -69,12 +69,15 @@ static void beating_rank(struct proc *me, void *arg)
 
 	CHECK(join(p, &w) == CT_OK);
 	CHECK(ct_store_connect_aux(w.store, ct_deadline_in(LONG), &h.s) == CT_OK);
-	CHECK(ct_store_beat(w.store, &(struct ct_position){CT_RANK_TRAINING, 120, p->seq}) == CT_OK);
-	CHECK(ct_thread_start(&h.t, "heart", heart_main, &h) == CT_OK);
+	if (p->seq >= 0) {
+		CHECK(ct_store_beat(w.store, &(struct ct_position){CT_RANK_TRAINING, 120, p->seq}) == CT_OK);
+		CHECK(ct_thread_start(&h.t, "heart", heart_main, &h) == CT_OK);
+	}
 	CHECK(await_all(w.store, "all have beaten", WORLD) == CT_OK);
 	proc_send(me, 0, "ready");
 	n = proc_hear(me);
-	if (strcmp(n.text, "blame") == 0) {
+	w.watched = strcmp(n.text, "blame, watched") == 0;
+	if (w.watched || strcmp(n.text, "blame") == 0) {
 		struct ct_failure f = {0};
 		const struct ct_waiting at = {.seq = p->seq, .name = name_bucket};
 		enum ct_status st = ct_world_attribute_failure(&w, &at, &f);
@@ -183,11 +186,37 @@ static void test_blame_stopped(void **state)
 	ct_free(path);
 }
 
+/* Rank 2 has sent no heartbeat. If the ranks have watchdogs, it has been stopped since it joined. */
+static void test_blame_mute(void **state)
+{
+	static const int64_t seq[3] = {9, 9, -1};
+	char *path = ct_path_join(*state, "meet");
+
+	for (int watched = 0; watched < 2; watched++) {
+		struct place places[3];
+		struct proc p[3];
+		struct note n;
+
+		start_beating(p, places, seq, path);
+		proc_send(&p[1], 0, watched ? "blame, watched" : "blame");
+		n = proc_hear(&p[1]);
+		assert_int_equal(n.v, watched ? 2 : -1);
+		if (watched && !strstr(n.text, "has joined, but has sent no heartbeat since; ranks waiting in"))
+			fail_msg("\"%s\"", n.text);
+		for (int i = 3; i-- > 0;) {
+			proc_send(&p[i], 0, "drop");
+			assert_int_equal(proc_end(&p[i]), 0);
+		}
+	}
+	ct_free(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_blame),
 		cmocka_unit_test(test_blame_stopped),
+		cmocka_unit_test(test_blame_mute),
 	};
 
 	if (ct_log_configure("error") != CT_OK)

@@ -17,32 +17,6 @@
 #include "trainer/run/session/session_stage_impl.h"
 #include "trainer/run/session/session_world_impl.h"
 
-/* Finds a rank that has joined but never sent a heartbeat; the failure attribution of dist/ does not cover this case.
- */
-static bool find_mute(struct ct_session *s, struct ct_failure *out)
-{
-	struct ct_member_state *m = NULL;
-	int n = 0, found = -1;
-
-	if (ct_store_members(s->world.store, &m, &n) < 0)
-		return false;
-	for (int i = 0; i < n && found < 0; i++)
-		if (m[i].rank != s->world.id.rank && m[i].connected && m[i].beat_age_s < 0)
-			found = i;
-	if (found >= 0) {
-		out->rank = m[found].rank;
-		out->pid = m[found].pid;
-		snprintf(out->message, sizeof(out->message),
-			 "rank %d (pid %d on host %s) has joined, but has sent no heartbeat since", m[found].rank,
-			 m[found].pid, m[found].host);
-		snprintf(out->hint, sizeof(out->hint),
-			 "check whether the process or its host is stopped: run `ps -o stat,wchan -p %d` on %s",
-			 m[found].pid, m[found].host);
-	}
-	ct_free(m);
-	return found >= 0;
-}
-
 /* The timeout names the missing key. The heartbeats in the store show which rank is the cause. */
 static enum ct_status name_late(struct ct_session *s)
 {
@@ -50,7 +24,7 @@ static enum ct_status name_late(struct ct_session *s)
 	struct ct_failure f = {0};
 
 	ct_error_save(&late);
-	if (ct_world_attribute_failure(&s->world, &(struct ct_waiting){.seq = -1}, &f) != CT_OK && !find_mute(s, &f))
+	if (ct_world_attribute_failure(&s->world, &(struct ct_waiting){.seq = -1}, &f) != CT_OK)
 		return ct_error_restore(&late);
 	CT_FAIL(CT_TIMEOUT, "start: %s", f.message);
 	if (f.hint[0])
