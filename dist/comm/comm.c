@@ -45,7 +45,6 @@ static enum ct_status choose_scope(ct_comm *c, const char *prefix)
 	snprintf(key, sizeof(key), "%s/%d/opened/%d", prefix, c->world->id.restart, ct__comm_world_rank(c, c->rank));
 	CT_TRY(ct_store_add(c->world->store, key, 1, &n));
 	snprintf(c->scope, sizeof(c->scope), "%s/%d/%lld", prefix, c->world->id.restart, (long long)n);
-	c->on_page = strcmp(prefix, CT_COMM_DEFAULT_SCOPE) == 0;
 	return CT_OK;
 }
 
@@ -68,6 +67,7 @@ enum ct_status ct__comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct c
 	c->opts.iface = c->iface[0] ? c->iface : NULL;
 	CT_TRY(choose_scope(c, opts->scope));
 	c->opts.scope = c->scope;
+	c->on_page = c->scope[0] && !opts->scope;
 	ct__comm_count_collectives(c, 0);
 	CT_TRY_ALLOC(c->flight = opts->outer ? CT_NEW(struct ct_flight) : ct__flight_create());
 	snprintf(c->flight->scope, sizeof(c->flight->scope), "%s", c->scope);

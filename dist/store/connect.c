@@ -182,7 +182,7 @@ static enum ct_status open_role(const char *const *hosts, int n_hosts, int port,
 
 	CT_TRY(client_new(hosts[0], port, opts, &s));
 	st = connect_role(s, hosts, n_hosts, role, start, deadline_ns, &again);
-	if (st != CT_OK && again && !opts->brief)
+	if (st != CT_OK && again && !opts->last_error_only)
 		st = fail_timeout(s, start);
 	if (st != CT_OK) {
 		client_free(s);

@@ -148,9 +148,8 @@ void ct__srv_add_last_seen(ct_store_server *s, struct ct_failure *f)
 	if (f->at.collective < 0)
 		f->at.collective = m->state.at.collective;
 	ct_where_text(where, sizeof(where), &f->at);
-	size_t len = strlen(f->message);
-	if (len + strlen(where) < sizeof(f->message))
-		memcpy(f->message + len, where, strlen(where) + 1);
+	ct_wire_copy(f->message, sizeof(f->message) - strlen(where), f->message); /* a long message is cut */
+	memcpy(f->message + strlen(f->message), where, strlen(where) + 1);
 }
 
 bool ct__srv_has_left(ct_store_server *s, const struct ct_failure *f)

@@ -42,7 +42,8 @@ struct ct_store_opts {
 	int n_nodes;                /* the number of nodes that this side expects; 0: not checked */
 	int node;                   /* of a launcher: its node rank */
 	struct ct_port_range ports; /* of a server without a port */
-	bool brief; /* when a client cannot connect in time: its error is that of the last attempt, without the time */
+	bool last_error_only; /* when a client cannot connect in time: its error is that of the last attempt, without
+				 the time */
 };
 
 /* The failure that ended the run. */

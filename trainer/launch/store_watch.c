@@ -160,7 +160,7 @@ enum ct_status ct_store_watch_start(const char *host, int port, const struct ct_
 	w->port = port;
 	w->opts = *opts;
 	w->opts.member = CT_STORE_LAUNCHER;
-	w->opts.brief = true; /* the time differs each time */
+	w->opts.last_error_only = true; /* the time differs each time */
 	ct_store_watcher_init(&w->watcher);
 	CT_ASSERT(pthread_mutex_init(&w->lock, NULL) == 0);
 	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
