@@ -22,42 +22,51 @@ static int64_t read_clock(clockid_t id)
 	return (int64_t)ts.tv_sec * CT_SEC + ts.tv_nsec;
 }
 
-/* The state of the clock, which several processes may map. The pointer belongs to one process, which sets it before it
- * starts threads. */
+/* The state of the clock, which several processes may map. The pointer is atomic, because a launcher may have threads
+ * when it moves its clock. */
 static _Atomic int64_t of_process;
-static _Atomic int64_t *state = &of_process;
+static _Atomic(_Atomic int64_t *) place = &of_process;
+
+static _Atomic int64_t *state(void)
+{
+	return atomic_load_explicit(&place, memory_order_acquire);
+}
 
 int64_t ct_now_ns(void)
 {
-	int64_t now = read_clock(CLOCK_MONOTONIC), behind = atomic_load(state);
+	int64_t now = read_clock(CLOCK_MONOTONIC), behind = atomic_load(state());
 
 	return behind < 0 ? -behind - 1 : now - behind;
 }
 
 int64_t ct_clock_halted_ns(void)
 {
-	int64_t behind = atomic_load(state);
+	int64_t behind = atomic_load(state());
 
 	return behind < 0 ? read_clock(CLOCK_MONOTONIC) + behind + 1 : behind;
 }
 
-void ct_clock_attach(int64_t *shared)
+void ct_clock_move(int64_t *shared)
 {
-	if (!shared)
-		atomic_store(&of_process, atomic_load(state));
-	state = shared ? (_Atomic int64_t *)shared : &of_process;
+	*shared = atomic_load(state());
+	ct_clock_attach(shared);
+}
+
+void ct_clock_attach(const int64_t *shared)
+{
+	atomic_store_explicit(&place, (_Atomic int64_t *)(uintptr_t)shared, memory_order_release);
 }
 
 void ct_clock_halt(void)
 {
-	if (atomic_load(state) >= 0)
-		atomic_store(state, -ct_now_ns() - 1);
+	if (atomic_load(state()) >= 0)
+		atomic_store(state(), -ct_now_ns() - 1);
 }
 
 void ct_clock_resume(void)
 {
-	if (atomic_load(state) < 0)
-		atomic_store(state, read_clock(CLOCK_MONOTONIC) - ct_now_ns());
+	if (atomic_load(state()) < 0)
+		atomic_store(state(), read_clock(CLOCK_MONOTONIC) - ct_now_ns());
 }
 
 int64_t ct_deadline_in(int64_t span_ns)

@@ -13,11 +13,12 @@
 
 int64_t ct_now_ns(void);
 /* A clock that a launcher shares with the processes it starts. It can be halted so that no deadline passes while these
- * processes are suspended (Ctrl-Z). Its state is in shared memory (base/process/rank_page.h), zeroed at first, which
- * each process passes to ct_clock_attach before it starts any thread. A process that has not called it has a clock of
- * its own. NULL: the process gets a clock of its own again, which continues. Calls to ct_clock_halt and ct_clock_resume
- * must alternate, and must all be made by the same thread of one process. */
-void ct_clock_attach(int64_t *state);
+ * processes are suspended (Ctrl-Z). Its state is in shared memory (base/process/rank_page.h), which must stay mapped
+ * until the process ends. The launcher moves its clock to this memory, and each other process attaches to it before it
+ * starts any thread; both never go back. A process that has done neither has a clock of its own. Calls to ct_clock_halt
+ * and ct_clock_resume must alternate, and must all be made by the same thread of one process. */
+void ct_clock_move(int64_t *state);
+void ct_clock_attach(const int64_t *state);
 void ct_clock_halt(void);
 void ct_clock_resume(void);
 /* Returns the total time for which the clock has been halted, which is CLOCK_MONOTONIC minus ct_now_ns. */

@@ -176,7 +176,7 @@ static uint32_t run_job(ct_loader *l, const struct job *job, struct ct_loader_wo
 	const struct ct_loader_slot *s = job->slot;
 	const uint32_t *order = job->order->perm;
 
-	ct_page_thread_doing(s ? CT_DOING_SAMPLE : CT_DOING_ORDER, s ? 0 : job->order->epoch);
+	ct_rank_thread_doing(s ? CT_DOING_SAMPLE : CT_DOING_ORDER, s ? 0 : job->order->epoch);
 	if (!s) {
 		ct_sampler_order(&l->rows.sampler, job->order->epoch, job->order->perm);
 		return 0;
@@ -187,7 +187,7 @@ static uint32_t run_job(ct_loader *l, const struct job *job, struct ct_loader_wo
 		if (s->x && i + PREFETCH_ROWS < s->batch.n)
 			ct__dataset_prefetch(l->rows.data, order[s->first + i + PREFETCH_ROWS]);
 		if (i < s->batch.n)
-			ct_page_thread_number(order[s->first + i]);
+			ct_rank_thread_number(order[s->first + i]);
 		if (ct__loader_fill(&l->rows, &l->bad, w, job->slot, order, i) < 0)
 			return i - job->first;
 	}
@@ -250,13 +250,13 @@ void *ct__loader_work(void *arg)
 	ct_loader *l = w->loader;
 	struct job job;
 
-	ct_page_thread_enter();
+	ct_rank_thread_enter();
 	pthread_mutex_lock(&l->lock);
 	while (!l->stop) {
 		uint32_t n_good;
 
 		if (l->hold || !take_job(l, &job)) {
-			ct_page_thread_doing(CT_DOING_WAIT, 0);
+			ct_rank_thread_doing(CT_DOING_WAIT, 0);
 			pthread_cond_wait(&l->work, &l->lock);
 			continue;
 		}
@@ -266,7 +266,7 @@ void *ct__loader_work(void *arg)
 		finish_job(l, &job, w, n_good);
 	}
 	pthread_mutex_unlock(&l->lock);
-	ct_page_thread_leave();
+	ct_rank_thread_leave();
 	return NULL;
 }
 

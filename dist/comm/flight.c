@@ -24,16 +24,16 @@ static struct ct_flight_slot *slot_of(struct ct_flight *f, int64_t seq)
 
 struct ct_flight *ct__flight_create(void)
 {
-	_Static_assert(sizeof(struct ct_flight) <= CT_PAGE_AREA_BYTES,
+	_Static_assert(sizeof(struct ct_flight) <= CT_RANK_AREA_BYTES,
 		       "a flight record fits into an area of a rank page");
-	struct ct_flight *f = ct_page_area_take(sizeof(*f));
+	struct ct_flight *f = ct_rank_area_take(sizeof(*f));
 
 	return f ? f : CT_NEW(struct ct_flight);
 }
 
 void ct__flight_destroy(struct ct_flight *f)
 {
-	if (!ct_page_area_return(f))
+	if (!ct_rank_area_return(f))
 		ct_free(f);
 }
 

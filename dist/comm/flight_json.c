@@ -73,7 +73,7 @@ ct_json *ct_flights_of_page(const struct ct_rank_page *p, int last)
 {
 	ct_json *list = ct_json_array();
 
-	for (int i = 0; i < CT_PAGE_AREAS; i++) {
+	for (int i = 0; i < CT_RANK_AREAS; i++) {
 		const struct ct_flight *f = (const void *)p->areas[i].data;
 		int64_t n = 0, collectives = 0;
 		struct ct_flight_record r;

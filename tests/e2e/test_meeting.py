@@ -152,9 +152,9 @@ class Rendezvous(Meeting):
         self.assert_says(self.train("dist.backend=self", run="self", expect=USAGE), "self", "world of one|one rank|2 ranks|several")
 
     def test_limit_on_file_sizes(self):
-        """Shared memory is a file to the kernel."""
-        r = self.train("dist.backend=shm", prefix=["sh", "-c", 'ulimit -f 1024; exec "$0" "$@"'], expect=4)
-        self.assert_last_says(r, "shared memory", "File too large", r"ulimit -f")
+        """Shared memory is a file to the kernel. The pages of the ranks fit into this limit, but not the communicator's memory."""
+        r = self.train("dist.backend=shm", prefix=["sh", "-c", 'ulimit -f 2000; exec "$0" "$@"'], expect=4)
+        self.assert_last_says(r, r"rank \d \(pid \d+\) failed: .*shared memory", "File too large", r"ulimit -f")
 
     def test_contradicting_environment(self):
         for env, words in (({"RANK": 2, "WORLD_SIZE": 2}, ("RANK", "WORLD_SIZE", "2")),

@@ -130,7 +130,7 @@ class Limits(Case):
         return self.train(*sets, prefix=("sh", "-c", f'ulimit {flag} {n}; exec "$@"', "sh"), **more)
 
     def test_size_of_files(self):
-        """Shared memory counts as a file."""
+        """Shared memory counts as a file, and so do the pages of the ranks."""
         r = self.limited("-f", 200, "dist.backend=shm", expect=4)
         self.assert_last_says(r, "MiB of shared memory: File too large", "hint:", "ulimit -f")
 

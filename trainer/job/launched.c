@@ -10,12 +10,11 @@
 
 enum ct_status ct_launched_join(void)
 {
-	const int64_t fd = ct_env_i64(CT_ENV_PAGES_FD, -1), i = ct_env_i64("LOCAL_RANK", -1),
-		      n = ct_env_i64("LOCAL_WORLD_SIZE", -1);
+	const int64_t fd = ct_env_i64(CT_ENV_PAGES_FD, -1);
 
-	if (fd < 0 || fd > INT_MAX || n > INT_MAX)
+	if (fd < 0 || fd > INT_MAX)
 		return CT_OK;
-	CT_TRY(ct_rank_page_join((int)fd, (int)i, (int)n));
+	CT_TRY(ct_rank_page_join((int)fd, ct_env_i64("LOCAL_RANK", -1), ct_env_i64("LOCAL_WORLD_SIZE", -1)));
 	close((int)fd);
 	unsetenv(CT_ENV_PAGES_FD);
 	return CT_OK;
@@ -23,8 +22,5 @@ enum ct_status ct_launched_join(void)
 
 bool ct_launched_deliver_error(enum ct_status st)
 {
-	if (!ct_rank_page_is_shared())
-		return false;
-	ct_rank_page_fail(ct_rank_page_own(), st);
-	return true;
+	return ct_rank_page_is_shared() && ct_rank_page_fail(ct_rank_page_own(), st);
 }

@@ -11,7 +11,8 @@
  * if another program started this process. */
 enum ct_status ct_launched_join(void) CT_MUST_CHECK;
 /* Stores the current error chain in this page, for the launcher, which prints it. st is the status of the failure that
- * the chain describes. Returns false if ctrain's launcher has not started this process. */
+ * the chain describes. Returns false if ctrain's launcher has not started this process, or if it has delivered an error
+ * before. */
 bool ct_launched_deliver_error(enum ct_status st);
 
 #endif

@@ -53,7 +53,7 @@ static size_t worker_env(const struct ct_launcher *l, int i, int64_t start_ns, c
 	env[n++] = ct_strfmt("CTRAIN_RUN_ID=%s", ct_plan_run_id(l->cfg, ""));
 	env[n++] = ct_strfmt("%s=%" PRId64, CT_ENV_START_NS, start_ns);
 	env[n++] = ct_strfmt("OMP_NUM_THREADS=%d", threads);
-	env[n++] = ct_strfmt("%s=%d", CT_ENV_PAGES_FD, l->pages_fd);
+	env[n++] = ct_strfmt("%s=%d", CT_ENV_PAGES_FD, l->pages.fd);
 	n += ct__attempts_env(&l->attempts, env + n);
 	if (l->store.addr[0]) {
 		env[n++] = ct_strfmt("CTRAIN_STORE=%s", l->store.addr);
@@ -64,7 +64,6 @@ static size_t worker_env(const struct ct_launcher *l, int i, int64_t start_ns, c
 
 static enum ct_status start_worker(struct ct_launcher *l, int i, int64_t start_ns, char **argv)
 {
-	const int pass_fds[] = {l->pages_fd};
 	char *env[MAX_ENV] = {0};
 	size_t n = worker_env(l, i, start_ns, env);
 	enum ct_status st = CT_OK;
@@ -73,8 +72,7 @@ static enum ct_status start_worker(struct ct_launcher *l, int i, int64_t start_n
 		if (!env[k])
 			st = CT_NOMEM;
 	if (st == CT_OK)
-		st = ct__worker_start(&l->workers[i], argv, env, n, l->ranks.first + i == 0, pass_fds,
-				      CT_ARRAY_LEN(pass_fds));
+		st = ct__worker_start(&l->workers[i], argv, env, n, l->ranks.first + i == 0, l->pages.fd);
 	for (size_t k = 0; k < n; k++)
 		ct_free(env[k]);
 	return st;
@@ -219,7 +217,7 @@ static void look_at_nodes(struct ct_launcher *l)
 	if (ct_now_ns() >= l->grow_at) {
 		l->grow_at = ct_deadline_in(GROW_NS);
 		if (ct_job_store_can_grow(&l->store, l->cfg) &&
-		    ct_rank_page_request(&l->pages->page[0], CT_REQUEST_REGROUP))
+		    ct_rank_page_request(ct_rank_pages_at(&l->pages, 0), CT_REQUEST_REGROUP))
 			ct_output_print(
 				STDERR_FILENO,
 				"ctrain: more nodes are there; the job continues with them after the next checkpoint\n");
@@ -304,7 +302,7 @@ static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 	l->stopped_at = 0;
 	l->kill_at = CT_FOREVER;
 	l->first_failed = -1;
-	ct_rank_pages_clear(l->pages, l->pages_fd);
+	ct_rank_pages_clear(&l->pages);
 	enum ct_status st = ct_job_store_open(l->cfg, &l->ranks, l->run_dir, l->signals, &l->attempts.now, &l->store);
 	/* An error before the start of the ranks is final, except for the launcher that leads the job. */
 	end->stopped = st < 0 && ct__attempts_follow(&l->attempts);
@@ -313,7 +311,7 @@ static enum ct_status run_attempt(void *user, struct ct_attempt_end *end)
 	l->grow_at = ct_plan_is_elastic(l->cfg) && l->attempts.now.leads ? 0 : CT_FOREVER;
 	st = (l->workers = CT_NEW_ARRAY(struct ct_worker, (size_t)l->ranks.local)) ? CT_OK : CT_NOMEM;
 	for (int i = 0; st == CT_OK && i < l->ranks.local; i++)
-		ct__worker_init(&l->workers[i], l->ranks.first + i, &l->pages->page[i]);
+		ct__worker_init(&l->workers[i], l->ranks.first + i, ct_rank_pages_at(&l->pages, i));
 	if (st == CT_OK)
 		st = ct_witness_open(&l->witness, l->ranks.local);
 	if (st == CT_OK) {
@@ -352,13 +350,13 @@ enum ct_status ct_launch(const struct ct_config *cfg, char **argv, const char *r
 		CT_TRY(ct__attempts_prepare(cfg, run_dir));
 	CT_TRY(ct_signals_open(true, &l.signals));
 	ct_output_never_wait();
-	CT_TRY_GOTO(ct_rank_pages_create(l.ranks.local, &l.pages, &l.pages_fd), st, out_signals);
+	CT_TRY_GOTO(ct_rank_pages_create(l.ranks.local, &l.pages), st, out_signals);
 	ct__attempts_init(&l.attempts, cfg, run_dir, l.ranks.node, l.signals);
 	st = ct__attempts_run(&l.attempts, run_attempt, &l);
 	if (l.attempts.decided && l.n_others > 0)
 		ct_job_store_serve_end(cfg, &l.ranks, run_dir, l.signals, l.attempts.now.number + 1, l.n_others);
 	ct__attempts_release(&l.attempts);
-	ct_rank_pages_destroy(l.pages, l.pages_fd);
+	ct_rank_pages_close(&l.pages);
 out_signals:
 	ct_signals_close(l.signals);
 	if (l.give_up)

@@ -14,8 +14,7 @@ struct ct_launcher {
 	const char *run_dir;   /* NULL: the workers do not save when they are stopped */
 	struct ct_ranks ranks; /* of this attempt, if the number of nodes may change */
 	int signals;
-	struct ct_rank_pages *pages; /* [ranks.local] */
-	int pages_fd;
+	struct ct_rank_pages pages; /* [ranks.local] */
 	struct ct_attempts attempts;
 
 	/* Of an attempt. */

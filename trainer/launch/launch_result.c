@@ -1,6 +1,5 @@
 /* How an attempt has ended: the error of the job, and the facts for the decision whether to start again. */
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -9,7 +8,7 @@
 /* Describes how a rank ended if it has delivered no error message. */
 static enum ct_status describe_end(struct ct_launcher *l, const struct ct_worker *w)
 {
-	char doing[CT_POSITION_TEXT] = "";
+	char doing[CT_POSITION_TEXT];
 	struct ct_failure f;
 	bool gone, known = ct_job_store_failure(&l->store, &f, &gone);
 
@@ -29,9 +28,9 @@ static enum ct_status describe_end(struct ct_launcher *l, const struct ct_worker
 	}
 	int sig = WTERMSIG(w->wait_status);
 	bool crash = sig == SIGSEGV || sig == SIGABRT || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
-	known = known && f.rank == w->rank && f.pid == (int)w->pid;
-	if (known)
-		ct_position_text(doing, sizeof(doing), &f.at);
+	const struct ct_position at = ct_rank_page_position(w->page);
+
+	ct_position_text(doing, sizeof(doing), &at);
 	CT_FAIL(crash ? CT_BUG : CT_PEER_LOST, "rank %d (pid %d on %s) was killed by signal %d (%s)%s%s", w->rank,
 		(int)w->pid, l->store.opts.host, sig, strsignal(sig), doing[0] ? "; last seen: " : "", doing);
 	if (sig == SIGKILL)
@@ -95,10 +94,10 @@ enum ct_status ct__launch_result(struct ct_launcher *l)
 		       : e->status;
 }
 
-/* Returns the step that a rank was computing, counted from 1; 0: training had not begun. */
+/* Returns the step that a rank was computing, counted from 1; 0: training had not begun; -1: unknown. */
 static int64_t step_at(const struct ct_position *at)
 {
-	return at->step + 1;
+	return at->phase == CT_RANK_UNKNOWN && at->step < 0 ? -1 : at->step + 1;
 }
 
 struct ct_attempt_end ct__launch_attempt_end(struct ct_launcher *l, enum ct_status st)
@@ -106,7 +105,7 @@ struct ct_attempt_end ct__launch_attempt_end(struct ct_launcher *l, enum ct_stat
 	struct ct_attempt_end end = {.rank = -1, .step = -1, .stopped = l->stopping};
 
 	end.regroups = st == CT_INTERRUPTED && !l->stopping &&
-		       ct_rank_page_is_fulfilled(&l->pages->page[0], CT_REQUEST_REGROUP);
+		       ct_rank_page_is_fulfilled(ct_rank_pages_at(&l->pages, 0), CT_REQUEST_REGROUP);
 	struct ct_failure f = {.at = CT_POSITION_UNKNOWN};
 	bool gone;
 	if (ct_job_store_failure(&l->store, &f, &gone) && f.rank >= 0)
@@ -115,7 +114,7 @@ struct ct_attempt_end ct__launch_attempt_end(struct ct_launcher *l, enum ct_stat
 		end.rank = l->workers[l->first_failed].rank;
 	int i = end.rank - l->ranks.first;
 	if (end.rank >= 0 && i >= 0 && i < l->ranks.local) {
-		const struct ct_position at = ct_rank_page_position(&l->pages->page[i]);
+		const struct ct_position at = ct_rank_page_position(ct_rank_pages_at(&l->pages, i));
 
 		end.step = step_at(&at);
 	} else if (end.rank >= 0) {

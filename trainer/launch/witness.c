@@ -1,4 +1,4 @@
-/* The page of a rank outlives it, so it tells what a rank did that was killed. The states of processes are read before
+/* The page of a rank outlives it, so it shows what a rank did that was killed. The states of processes are read before
  * the launcher kills them; a state that is not 0 therefore marks a rank that did not end by itself. A SIGKILL that did
  * not come from the launcher is the kernel's if the counter of the control group has grown since the start. Reporting
  * keeps the error chain, and adds only a hint. */
@@ -63,7 +63,7 @@ static bool was_killed(const struct ct_witness *w, const struct ct_worker *worke
 static bool has_worked(const struct ct_witness *w, const struct ct_worker *workers)
 {
 	for (int i = 0; i < w->n; i++) {
-		if (was_killed(w, workers, i) || ct_rank_page_has_trained(workers[i].page))
+		if (was_killed(w, workers, i) || ct_rank_phase_has_worked(ct_rank_page_position(workers[i].page).phase))
 			return true;
 	}
 	return false;
@@ -121,7 +121,7 @@ static ct_json *entries_of(const struct ct_witness *w, const struct ct_worker *w
 static void describe(const struct ct_worker *w, struct ct_failure *out)
 {
 	*out = (struct ct_failure){
-		.rank = w->rank, .pid = (int)w->pid, .status = ct_error_status(), .at = CT_POSITION_UNKNOWN};
+		.rank = w->rank, .pid = (int)w->pid, .status = ct_error_status(), .at = ct_rank_page_position(w->page)};
 	snprintf(out->message, sizeof(out->message), "%.639s", ct_error_message());
 }
 

@@ -1,7 +1,7 @@
 /* A child calls only async-signal-safe functions between fork and exec, because the launcher has threads; its
  * environment is therefore built before the fork. PR_SET_PDEATHSIG ends it with the launcher, and the check of the
- * parent closes the gap before that call. Every descriptor is close-on-exec, and the child clears that flag for those
- * that it needs. A worker leaves its error in its page, which is read after the worker has been reaped. It is reaped
+ * parent closes the gap before that call. Every descriptor is close-on-exec, and the child clears that flag for the
+ * pages. A worker leaves its error in its page, which is read after the worker has been reaped. It is reaped
  * exactly once, after its remaining output has been read. */
 #include "trainer/launch/workers_impl.h"
 
@@ -45,7 +45,7 @@ static char **make_env(char *const *extra, size_t n_extra)
 
 /* Not ct_spawn, which cannot ask for a signal when the launcher dies. Makes only async-signal-safe calls, because the
  * launcher has threads. */
-static void child_main(pid_t parent, char **argv, char **env, int out, const int *pass_fds, size_t n_pass)
+static void child_main(pid_t parent, char **argv, char **env, int out, int pages_fd)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -56,8 +56,7 @@ static void child_main(pid_t parent, char **argv, char **env, int out, const int
 		dup2(out, STDOUT_FILENO);
 		dup2(out, STDERR_FILENO);
 	}
-	for (size_t i = 0; i < n_pass; i++)
-		fcntl(pass_fds[i], F_SETFD, 0);
+	fcntl(pages_fd, F_SETFD, 0);
 	execve("/proc/self/exe", argv, env);
 	_exit(70);
 }
@@ -76,7 +75,7 @@ void ct__worker_init(struct ct_worker *w, int rank, struct ct_rank_page *page)
 }
 
 enum ct_status ct__worker_start(struct ct_worker *w, char **argv, char *const *extra_env, size_t n_env,
-				bool inherit_output, const int *pass_fds, size_t n_pass)
+				bool inherit_output, int pages_fd)
 {
 	int out[2] = {-1, -1};
 	char **env = NULL;
@@ -91,7 +90,7 @@ enum ct_status ct__worker_start(struct ct_worker *w, char **argv, char *const *e
 	pid_t parent = getpid();
 	pid_t pid = fork();
 	if (pid == 0)
-		child_main(parent, argv, env, out[1], pass_fds, n_pass);
+		child_main(parent, argv, env, out[1], pages_fd);
 	if (pid < 0) {
 		st = out_of("fork", w->rank);
 		goto out;

@@ -20,11 +20,10 @@ struct ct_worker {
 void ct__worker_init(struct ct_worker *w, int rank, struct ct_rank_page *page);
 /* Forks, and executes this program again with argv and the additional environment variables extra_env [n_env] (strings
  * of the form NAME=VALUE, which replace existing variables). If inherit_output is true, the worker (rank 0) writes
- * directly to the launcher's output. page is that of the worker, which is borrowed; NULL: it has none. pass_fds
- * [n_pass] are descriptors that the worker inherits. Fails with CT_NOMEM if the system cannot create another pipe or
- * process. */
+ * directly to the launcher's output. pages_fd: the descriptor of the pages, which the worker inherits. Fails with
+ * CT_NOMEM if the system cannot create another pipe or process. */
 enum ct_status ct__worker_start(struct ct_worker *w, char **argv, char *const *extra_env, size_t n_env,
-				bool inherit_output, const int *pass_fds, size_t n_pass) CT_MUST_CHECK;
+				bool inherit_output, int pages_fd) CT_MUST_CHECK;
 /* Copies the available output with the prefix "[rank N] " on each line. Does not block. */
 void ct__worker_drain(struct ct_worker *w);
 /* If the worker has ended, reads its remaining output and reaps it. Returns true only once, in the first call after the

@@ -41,20 +41,19 @@ static int play(const char *mode)
 	return ct_parse_i64(mode, &code) == CT_OK ? (int)code : 99;
 }
 
-static struct ct_rank_pages *pages;
-static int pages_fd;
+static struct ct_rank_pages pages;
 
 static void start(struct ct_worker *w, char *mode)
 {
 	char *argv[] = {"test_workers", mode, NULL}, fd[48];
 	char *env[] = {"CT_TEST_A=new", "CT_TEST_B=added", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", fd};
 
-	snprintf(fd, sizeof(fd), "%s=%d", CT_ENV_PAGES_FD, pages_fd);
+	snprintf(fd, sizeof(fd), "%s=%d", CT_ENV_PAGES_FD, pages.fd);
 	setenv("CT_TEST_A", "old", 1);
 	setenv("CT_TEST_AB", "old", 1);
-	ct_rank_pages_clear(pages, pages_fd);
-	ct__worker_init(w, 3, &pages->page[0]);
-	assert_int_equal(ct__worker_start(w, argv, env, CT_ARRAY_LEN(env), false, &pages_fd, 1), CT_OK);
+	ct_rank_pages_clear(&pages);
+	ct__worker_init(w, 3, ct_rank_pages_at(&pages, 0));
+	assert_int_equal(ct__worker_start(w, argv, env, CT_ARRAY_LEN(env), false, pages.fd), CT_OK);
 }
 
 static void wait_for_end(struct ct_worker *w)
@@ -179,8 +178,8 @@ static void test_limits_are_no_bug(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){0, limit.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	ct__worker_init(&w, 3, &pages->page[0]);
-	assert_int_equal(ct__worker_start(&w, argv, NULL, 0, false, NULL, 0), CT_NOMEM);
+	ct__worker_init(&w, 3, ct_rank_pages_at(&pages, 0));
+	assert_int_equal(ct__worker_start(&w, argv, NULL, 0, false, pages.fd), CT_NOMEM);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	assert_non_null(strstr(ct_error_message(), "rank 3"));
 	assert_int_equal(ct__worker_status(&w), CT_OK); /* it never was */
@@ -199,7 +198,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		return play(argv[1]);
-	if (ct_rank_pages_create(1, &pages, &pages_fd) < 0)
+	if (ct_rank_pages_create(1, &pages) < 0)
 		return 1;
 	return cmocka_run_group_tests(tests, tmpdir_setup, tmpdir_teardown);
 }

@@ -1,7 +1,7 @@
 /* The signal handlers of a rank may call only async-signal-safe functions, so they write addresses and the memory map
  * of their process; names are found here, by another process, when the report is made. All frames but the first are
- * return addresses, which point after the call. The page is read while its rank may still write it: what it contains
- * is atomic. What is missing is left out of the entry. */
+ * return addresses, which point after the call. The page is read while its rank may still write it: numbers in it
+ * are atomic, and strings of flight records are copied with a limit. What is missing is left out of the entry. */
 #include "trainer/job/postmortem/entry.h"
 
 #include <signal.h>
@@ -160,8 +160,8 @@ static ct_json *loader_json(const struct ct_rank_page *p)
 	const int64_t now_ns = ct_now_ns();
 	ct_json *list = ct_json_array();
 
-	for (int i = 0; i < CT_PAGE_THREADS; i++) {
-		const struct ct_page_thread *t = &p->threads[i];
+	for (int i = 0; i < CT_RANK_THREADS; i++) {
+		const struct ct_rank_thread *t = &p->threads[i];
 		const int64_t tid = atomic_load(&t->tid), doing = atomic_load(&t->doing);
 		ct_json *o;
 
@@ -184,7 +184,8 @@ static void add_page(ct_json *e, const struct ct_rank_page *p)
 	char doing[CT_POSITION_TEXT];
 
 	ct_position_text(doing, sizeof(doing), &at);
-	ct_json_set_str(e, "phase", doing);
+	if (doing[0])
+		ct_json_set_str(e, "phase", doing);
 	ct_json_set(e, "loader", loader_json(p));
 	ct_json_set(e, "communicators", ct_flights_of_page(p, LAST_RECORDS));
 }

@@ -105,7 +105,8 @@ static ct_json *failure_json(const struct ct_failure *f)
 	ct_json_set_i64(o, "pid", f->pid);
 	ct_json_set_str(o, "host", f->host);
 	ct_json_set_str(o, "status", ct_status_name((enum ct_status)f->status));
-	ct_json_set_str(o, "phase", doing);
+	if (doing[0])
+		ct_json_set_str(o, "phase", doing);
 	ct_json_set_str(o, "message", f->message);
 	return o;
 }

@@ -340,19 +340,19 @@ static enum ct_status one_step(struct loop *l, bool *drained, bool *end_of_epoch
 	struct ct_session *s = l->s;
 	const struct ct_config *c = s->cfg;
 	const uint64_t step = s->state.step + (uint64_t)ct_stepper_pending(l->stepper);
-	struct ct_rank_page *page = ct_rank_page_own();
+	bool stop = false;
 
 	while (ct_signals_next(l->signals) != 0)
-		(void)ct_rank_page_request(page, CT_REQUEST_STOP);
+		stop = true;
 	bool minutes = c->checkpoint.every_minutes > 0 &&
 		       ct_seconds_since(l->last_save_ns) >= c->checkpoint.every_minutes * 60;
 	struct ct_step_request req = {.step = step,
 				      .lr = ct_patience_lr(s, step),
-				      .stop = ct_rank_page_is_requested(page, CT_REQUEST_STOP),
+				      .stop = stop,
 				      .save = ct_session_is_root(s) && minutes,
 				      .norms = is_logged(l, step + 1),
 				      .regroup = (minutes || is_save_due(l, step + 1)) &&
-						 ct_rank_page_is_requested(page, CT_REQUEST_REGROUP)};
+						 ct_rank_page_is_requested(ct_rank_page_own(), CT_REQUEST_REGROUP)};
 	ct_rank_page_post_step((int64_t)step);
 	CT_TRY(ct_stepper_post(l->stepper, &req, end_of_epoch));
 	int left = *end_of_epoch || is_event_due(l, step + 1) ? 0 : ct_stepper_lag(l->stepper);
@@ -467,7 +467,7 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 	if (st == CT_OK) {
 		ct_meter_init(&l.meter, start_ns);
 		l.last_save_ns = ct_now_ns();
-		ct_rank_page_count_steps((int64_t)s->state.step);
+		ct_session_phase(s, CT_RANK_FIRST_STEP, s->state.step);
 		st = run(&l, end);
 	}
 	if (st < 0)

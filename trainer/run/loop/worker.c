@@ -11,7 +11,6 @@
 #include "trainer/run/loop/worker.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,14 +102,16 @@ static bool begins_files_late(const struct ct_config *cfg, const struct ct_ident
 /* Adds this rank to the report after a failure. Our launcher would do this itself. */
 static void report_failure(const struct ct_identity *id, const char *run_dir, double started)
 {
-	struct ct_failure f = {
-		.rank = id->rank, .pid = (int)getpid(), .status = ct_error_status(), .at = CT_POSITION_UNKNOWN};
+	struct ct_failure f = {.rank = id->rank,
+			       .pid = (int)getpid(),
+			       .status = ct_error_status(),
+			       .at = ct_rank_page_position(ct_rank_page_own())};
 	const struct ct_postmortem_job job = {.world = id->world, .started = started, .failure = &f};
 	struct ct_rank_end end = {.rank = id->rank, .pid = (int)getpid(), .node = id->node, .wait_status = -1};
 	struct ct_error keep;
 	char host[65] = "?";
 
-	if (id->by == CT_LAUNCHER_CTRAIN || f.status == CT_INTERRUPTED || !ct_rank_page_has_trained(ct_rank_page_own()))
+	if (id->by == CT_LAUNCHER_CTRAIN || f.status == CT_INTERRUPTED || !ct_rank_phase_has_worked(f.at.phase))
 		return;
 	(void)gethostname(host, sizeof(host) - 1);
 	ct_error_save(&keep);

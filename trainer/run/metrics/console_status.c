@@ -106,7 +106,7 @@ static void add_first(const struct ct_progress *p, struct ct__console_style styl
 	struct field f[N_FIRST] = {0};
 	char text[16];
 
-	if (p->phase > CT_RANK_TRAINING)
+	if (ct_rank_phase_has_worked(p->phase) && p->phase != CT_RANK_TRAINING)
 		set(&f[PHASE], 0, YELLOW, "%s", p->phase == CT_RANK_EVALUATING ? "eval" : ct_rank_phase_name(p->phase));
 	if (p->epochs > 0)
 		set(&f[EPOCH], 0, NULL, "epoch %u/%u", epoch, p->epochs);

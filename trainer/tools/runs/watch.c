@@ -46,8 +46,7 @@ struct watch {
 	int64_t changed_ns;       /* when the last line was read */
 	bool elsewhere;           /* the run is on another host, whose lock may not be visible */
 	int pid;                  /* of rank 0, as the lock of the run directory names it */
-	struct ct_rank_pages *pages;
-	const struct ct_rank_page *page; /* of rank 0; NULL: it has none that can be read here */
+	struct ct_rank_view view; /* of the page of rank 0, if it has one that can be read here */
 	struct ct_progress p;
 	uint64_t global_batch, steps_per_epoch;
 	/* Of the last `end` line. */
@@ -259,12 +258,12 @@ static void look_at_page(struct watch *w)
 {
 	const int pid = w->elsewhere ? 0 : ct_run_dir_pid(w->dir);
 
-	if (pid != w->pid || (pid > 0 && !w->page)) { /* the next attempt has another rank 0 */
-		ct_rank_page_close(w->pages);
-		w->page = ct_rank_page_open(pid, &w->pages);
+	if (pid != w->pid || (pid > 0 && !w->view.page)) { /* the next attempt has another rank 0 */
+		ct_rank_view_close(&w->view);
+		ct_rank_view_open(pid, &w->view);
 		w->pid = pid;
 	}
-	w->p.phase = w->page ? ct_rank_page_position(w->page).phase : CT_RANK_TRAINING;
+	w->p.phase = w->view.page ? ct_rank_page_position(w->view.page).phase : CT_RANK_TRAINING;
 }
 
 static enum ct_status follow(struct watch *w, struct ct_follow *f, int signals, int *sig)
@@ -311,7 +310,7 @@ enum ct_status ct_watch(const char *run_dir, enum ct_cfg_console mode, int signa
 	CT_TRY_GOTO(ct_follow_open(&f, path), st, out);
 	st = follow(&w, &f, signals, sig);
 out:
-	ct_rank_page_close(w.pages);
+	ct_rank_view_close(&w.view);
 	ct_console_destroy(w.console);
 	ct_follow_close(&f);
 	ct_free(path);
