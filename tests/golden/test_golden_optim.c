@@ -68,9 +68,29 @@ static void run_all(const char *engine)
 	ct_json_destroy(file);
 }
 
+/* A new optimizer needs a case. */
+static void expect_every_optimizer(void)
+{
+	static const char *const names[] = {CT_OPTIMIZERS(CT_CHOICE_NAME) NULL};
+	ct_json *file = golden_load("optim.json");
+	const ct_json *cases = golden_get(file, "cases");
+
+	for (int kind = 0; kind < CT_N_OPTIMIZERS; kind++) {
+		bool found = false;
+
+		for (size_t i = 0; i < ct_json_len(cases); i++)
+			found |= golden_optim(golden_get(ct_json_at(cases, i), "optim")).kind ==
+				 (enum ct_optim_kind)kind;
+		if (!found)
+			fail_msg("optim.json has no case of the optimizer %s", names[kind]);
+	}
+	ct_json_destroy(file);
+}
+
 static void test_optimizers(void **state)
 {
 	(void)state;
+	expect_every_optimizer();
 	each_engine(run_all);
 }
 

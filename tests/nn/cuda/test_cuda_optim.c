@@ -143,6 +143,7 @@ static void test_optimizers(void **state)
 		{"sgd with momentum", {.kind = CT_SGD, .momentum = 0.9, .weight_decay = 0.01, .decay_norm_bias = true}},
 		{"sgd with Nesterov momentum, clipped",
 		 {.kind = CT_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01, .clip_norm = 0.7}},
+		{"adam", {.kind = CT_ADAM, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1}},
 		{"adamw", {.kind = CT_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1}},
 		{"adamw, clipped", {.kind = CT_ADAMW, .beta1 = 0.8, .beta2 = 0.999, .eps = 1e-6, .clip_norm = 0.3}},
 		{"lars", {.kind = CT_LARS, .momentum = 0.9, .weight_decay = 0.01, .trust = 0.02}},
@@ -152,10 +153,18 @@ static void test_optimizers(void **state)
 		{"lamb, clipped",
 		 {.kind = CT_LAMB, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1, .clip_norm = 1}},
 	};
+	static const char *const names[] = {CT_OPTIMIZERS(CT_CHOICE_NAME) NULL};
+	bool found[CT_N_OPTIMIZERS] = {false};
 
 	(void)state;
-	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
 		check_optimizer(cases[i].name, &cases[i].opts);
+		found[cases[i].opts.kind] = true;
+	}
+	for (int kind = 0; kind < CT_N_OPTIMIZERS; kind++) {
+		if (!found[kind])
+			fail_msg("no case for the optimizer %s", names[kind]);
+	}
 }
 
 /* The update of an MLP with 784 inputs, whose weights are two chunks, occupies as many multiprocessors as it has
