@@ -69,6 +69,17 @@ static void test_stream_is_the_counter(void **state)
 	assert_int_equal(CT_RNG_DROPOUT, 4);
 	assert_int_equal(CT_RNG_SYNTH, 5);
 	assert_int_equal(CT_RNG_DIGITS, 6);
+	assert_int_equal(CT_RNG_TEST, 7);
+	assert_int_equal(CT_RNG_WINDOW, 8);
+	assert_int_equal(CT_RNG_CROP, 9);
+	assert_int_equal(CT_RNG_COLOR, 10);
+	assert_int_equal(CT_RNG_RAND_AUGMENT, 11);
+	assert_int_equal(CT_RNG_ERASE, 12);
+	assert_int_equal(CT_RNG_MIX, 13);
+	assert_int_equal(CT_RNG_REPLACE, 14);
+	assert_int_equal(CT_RNG_SPLIT, 15);
+	assert_int_equal(CT_RNG_BALANCE, 16);
+	assert_int_equal(CT_RNG_SHOW, 17);
 }
 
 static void test_streams_differ(void **state)

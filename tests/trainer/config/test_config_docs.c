@@ -1,6 +1,7 @@
 /* docs/CONFIG.md and docs/config.schema.json are what trainer/config/keys.def says. After a change of this file:
  *   ctrain config docs --out docs/CONFIG.md && ctrain config schema --out docs/config.schema.json
  * or, without the program: CTRAIN_UPDATE_DOCS=1 test_config_docs. */
+#include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -121,6 +122,40 @@ static void test_examples(void **state)
 	assert_true(n > 30);
 }
 
+/* Whether the text contains the name, and not only as a part of another name. */
+static bool has_name(const char *text, const char *name)
+{
+	const size_t n = strlen(name);
+
+	for (const char *at = text; (at = strstr(at, name)); at += n) {
+		if ((at == text || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[n]))
+			return true;
+	}
+	return false;
+}
+
+/* Keys whose documentation says something about each choice of a key. */
+static void test_choices_are_described(void **state)
+{
+	static const char *const keys[][2] = {{"optim.lr", "optim.name"}, {"dist.backend", "dist.backend"}};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++) {
+		const struct ct_key *described = NULL, *chosen = NULL;
+
+		for (size_t k = 0; k < ct__key_count(); k++) {
+			described = strcmp(ct__key_at(k)->name, keys[i][0]) == 0 ? ct__key_at(k) : described;
+			chosen = strcmp(ct__key_at(k)->name, keys[i][1]) == 0 ? ct__key_at(k) : chosen;
+		}
+		assert_true(described && chosen);
+		for (size_t k = 0; chosen->choices[k]; k++) {
+			if (!has_name(described->doc, chosen->choices[k]))
+				fail_msg("the documentation of %s does not describe %s", described->name,
+					 chosen->choices[k]);
+		}
+	}
+}
+
 static void test_help(void **state)
 {
 	struct ct_str text = {0};
@@ -144,9 +179,8 @@ static void test_help(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_page),
-		cmocka_unit_test(test_json_schema),
-		cmocka_unit_test(test_examples),
+		cmocka_unit_test(test_page),     cmocka_unit_test(test_json_schema),
+		cmocka_unit_test(test_examples), cmocka_unit_test(test_choices_are_described),
 		cmocka_unit_test(test_help),
 	};
 
