@@ -193,6 +193,24 @@ class Docs(Case):
             with self.subTest(page=os.path.relpath(page, SOURCE), to=os.path.relpath(to, SOURCE)):
                 self.assertIn(anchor, sections[to])
 
+    def test_source_tree(self):
+        """ARCHITECTURE.md describes every directory with sources, and names those of back ends, which contain all communicators."""
+        page = read_text(os.path.join(SOURCE, "docs", "ARCHITECTURE.md"))
+        tree = page[page.index("\n## Source tree\n"):page.index("\n## The libraries of trainer/\n")]
+        rows = re.findall(r"(?m)^\| (`[^|]*`) \| (.*) \|$", tree)
+        directories = re.findall(r"(?m)^([\w/]+):", read_text(os.path.join(SOURCE, "scripts", "arrows.txt")))
+        self.assertGreater(len(directories), 60)
+        for directory in directories:
+            above, name = os.path.split(directory)
+            described = any(f"`{directory}/`" in names or f"`{above}/`" in names and f"`{name}/`" in text for names, text in rows)
+            self.assertTrue(described, f"the source tree of ARCHITECTURE.md has no row for {directory}/")
+        backends = re.search(r'split\("([^"]*)", backends', read_text(os.path.join(SOURCE, "scripts", "check_style.sh")))[1].split()
+        listed = re.search(r"every header of a back-end directory \(([^)]*)\)", page)[1]
+        self.assertEqual(backends, re.findall("`(.*?)`", listed))
+        for directory in directories:
+            if directory.startswith("dist/comm/"):
+                self.assertIn(directory, backends, "the list `backends` of scripts/check_style.sh lacks a communicator")
+
     def test_list_of_pages(self):
         """README lists all pages; the menu of the web site is this list."""
         for page in os.listdir(os.path.join(SOURCE, "docs")):

@@ -38,6 +38,15 @@ def case_names():
     return subprocess.run([MODEL_CASES, "list"], capture_output=True, text=True, check=True).stdout.split()
 
 
+class Cases(Case):
+    def test_every_model_has_a_case(self):
+        """model_cases writes every named model; "layers" has no fixed network, so its cases have other names."""
+        with open(os.path.join(SOURCE, "docs", "config.schema.json"), encoding="utf-8") as f:
+            names = json.load(f)["properties"]["model"]["properties"]["name"]["enum"]
+        for name in set(names) - {"layers"}:
+            self.assertIn(name, case_names(), "tests/infer/model_cases.c has no case of this model")
+
+
 class Models(Case):
     """Models with random values, which model_cases writes together with an input and ctrain's output for it."""
 
