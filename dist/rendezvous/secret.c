@@ -54,8 +54,11 @@ enum ct_status ct_secret_from_env(struct ct_secret *out)
 	char hex[CT_SHA256_HEX];
 
 	*out = (struct ct_secret){0};
-	if (token)
-		return take(out, token, "CTRAIN_TOKEN");
+	if (token) {
+		CT_TRY(take(out, token, "CTRAIN_TOKEN"));
+		out->in_env = true;
+		return CT_OK;
+	}
 	if (!key)
 		return CT_OK;
 	/* Use a digest, not the key itself, because mpirun's own transports use the key. */
@@ -223,7 +226,7 @@ enum ct_status ct_secret_find(const struct ct_secret_opts *opts, struct ct_secre
 
 	CT_TRY(ct_secret_from_env(out));
 	if (opts->open_network) {
-		if (strcmp(out->from, "CTRAIN_TOKEN") == 0)
+		if (out->in_env)
 			return CT_FAIL(CT_USAGE,
 				       "dist.open_network is true, but CTRAIN_TOKEN is set: use only one of them");
 		*out = (struct ct_secret){0};

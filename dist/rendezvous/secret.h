@@ -23,6 +23,7 @@ struct ct_secret_opts {
 struct ct_secret {
 	char token[CT_TOKEN_HEX]; /* "" if dist.open_network is set */
 	char from[320];           /* for messages: "CTRAIN_TOKEN", "runs/x/token" */
+	bool in_env;              /* the token is the value of CTRAIN_TOKEN */
 	bool in_file, made;       /* in_file: `from` is a file; made: this call has created it */
 };
 

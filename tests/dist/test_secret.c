@@ -58,16 +58,19 @@ static void test_order(void **state)
 	assert_ok(ct_secret_find(&o, &s));
 	assert_string_equal(s.token, "of this run");
 	assert_string_equal(s.from, path);
+	assert_true(s.in_file && !s.in_env);
 
 	setenv(MPI_KEY, "0123456789abcdef-fedcba9876543210", 1);
 	assert_ok(ct_secret_find(&o, &s));
 	assert_int_equal(strlen(s.token), 64);
 	assert_non_null(strstr(s.from, "mpirun"));
 	assert_null(strstr(s.token, "0123456789abcdef"));
+	assert_false(s.in_env || s.in_file);
 
 	setenv("CTRAIN_TOKEN", "of the environment", 1);
 	assert_ok(ct_secret_find(&o, &s));
 	assert_string_equal(s.token, "of the environment");
+	assert_true(s.in_env && !s.in_file);
 	/* Empty is not set. */
 	setenv("CTRAIN_TOKEN", "", 1);
 	unsetenv(MPI_KEY);
@@ -101,6 +104,10 @@ static void test_open_network(void **state)
 	fresh(*state, "open", run, home);
 	snprintf(path, sizeof(path), "%s/token", run);
 	put(path, "not wanted", 0600);
+	assert_ok(ct_secret_find(&o, &s));
+	assert_string_equal(s.token, "");
+	/* The key of mpirun is not a contradiction. */
+	setenv(MPI_KEY, "0123456789abcdef-fedcba9876543210", 1);
 	assert_ok(ct_secret_find(&o, &s));
 	assert_string_equal(s.token, "");
 	setenv("CTRAIN_TOKEN", "wanted", 1);
