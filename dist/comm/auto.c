@@ -1,10 +1,10 @@
 /* The choice of "auto" between communicators that not all ranks may be able to use. Each rank writes an answer to the
- * store: the UUID of its GPU, and why it cannot use nccl, if so. Rank 0 reads all answers and writes the result, which
- * the others wait for. No rank decides by its own answer, because then some ranks would open nccl and others a
- * different communicator. Ranks without a GPU answer, too, because a rank with a GPU does not know that there are any:
- * with `device: auto`, each host chooses by itself. They need not wait for the result, which their answer determines.
- * The keys contain how many times this rank has chosen so far, so a choice never reads the answers of an earlier
- * one. */
+ * store: whether it can use nccl, the UUID of its GPU, and the reason if it cannot. Rank 0 reads all answers and writes
+ * the result, which the others wait for. Ranks decide by the codes; a reason is only for messages. No rank decides by
+ * its own answer, because then some ranks would open nccl and others a different communicator. Ranks without a GPU
+ * answer, too, because a rank with a GPU does not know that there are any: with `device: auto`, each host chooses by
+ * itself. They need not wait for the result, which their answer determines. The keys contain how many times this rank
+ * has chosen so far, so a choice never reads the answers of an earlier one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,9 +12,16 @@
 #include "base/mem.h"
 #include "dist/comm/comm_impl.h"
 
+enum { CAN_USE = 1, CANNOT_USE }; /* codes in the store; no answer and no result begins with another byte */
+
 struct answer {
+	uint8_t code;
 	char gpu[64];
-	char why[256]; /* why this rank cannot use nccl; "": it can */
+	char why[256]; /* if code is CANNOT_USE */
+};
+struct result {
+	uint8_t code;
+	char why[320]; /* if code is CANNOT_USE */
 };
 
 /* Makes the prefix of the keys. All ranks of the communicator call this equally often. Other parts of the world use the
@@ -32,40 +39,61 @@ static enum ct_status choose_prefix(const struct ct_world *w, const char *scope,
 	return CT_OK;
 }
 
+/* Gets a struct answer or result of `size` bytes, all of which are char, so there is no padding. */
+static enum ct_status get(const struct ct_world *w, const char *key, int64_t deadline_ns, void *out, size_t size)
+{
+	char *value;
+	size_t len;
+	enum ct_status st = CT_OK;
+
+	CT_TRY(ct_store_get(w->store, key, deadline_ns, &value, &len));
+	if (len != size || (value[0] != CAN_USE && value[0] != CANNOT_USE) || value[size - 1] != '\0')
+		st = CT_FAIL(CT_COMM, "the key %s of the store has %zu bytes that are not valid", key, len);
+	else
+		memcpy(out, value, size);
+	ct_free(value);
+	return st;
+}
+
 static enum ct_status read_answer(const struct ct_world *w, const char *prefix, int q, int64_t deadline_ns,
 				  struct answer *out)
 {
-	char key[128], *value;
-	size_t len;
+	char key[128];
 
 	snprintf(key, sizeof(key), "%s/%d", prefix, w->peers[q].rank);
-	if (ct_store_get(w->store, key, deadline_ns, &value, &len) < 0) {
+	if (get(w, key, deadline_ns, out, sizeof(*out)) < 0) {
 		ct_error_wrap("rank %d (pid %d on %s) has not opened the communicator", w->peers[q].rank,
 			      w->peers[q].pid, w->peers[q].host);
 		return ct_error_caused_by(w->peers[q].rank, w->peers[q].pid);
 	}
-	memset(out, 0, sizeof(*out));
-	memcpy(out, value, len < sizeof(*out) ? len : sizeof(*out));
-	ct_free(value);
 	return CT_OK;
 }
 
-/* Writes why the ranks cannot use nccl, or "". */
-static enum ct_status judge(const struct ct_world *w, const char *prefix, int64_t deadline_ns, char *why, size_t len)
+static CT_PRINTF(2, 3) void cannot_use(struct result *r, const char *fmt, ...)
+{
+	va_list ap;
+
+	r->code = CANNOT_USE;
+	va_start(ap, fmt);
+	vsnprintf(r->why, sizeof(r->why), fmt, ap);
+	va_end(ap);
+}
+
+/* Determines from all answers whether the ranks can use nccl. */
+static enum ct_status judge(const struct ct_world *w, const char *prefix, int64_t deadline_ns, struct result *r)
 {
 	struct answer *all;
 	enum ct_status st = CT_OK;
 
 	CT_TRY_ALLOC(all = CT_NEW_ARRAY(struct answer, (size_t)w->id.world));
-	snprintf(why, len, "%s", "");
+	*r = (struct result){.code = CAN_USE};
 	for (int q = 0; st == CT_OK && q < w->id.world; q++) {
 		st = read_answer(w, prefix, q, deadline_ns, &all[q]);
-		if (st == CT_OK && !why[0] && all[q].why[0])
-			snprintf(why, len, "rank %d: %.*s", w->peers[q].rank, (int)sizeof(all[q].why) - 1, all[q].why);
-		for (int i = 0; st == CT_OK && !why[0] && i < q; i++)
+		if (st == CT_OK && r->code == CAN_USE && all[q].code == CANNOT_USE)
+			cannot_use(r, "rank %d: %s", w->peers[q].rank, all[q].why);
+		for (int i = 0; st == CT_OK && r->code == CAN_USE && i < q; i++)
 			if (strcmp(all[i].gpu, all[q].gpu) == 0)
-				snprintf(why, len, "rank %d and rank %d share a GPU", w->peers[i].rank,
-					 w->peers[q].rank);
+				cannot_use(r, "rank %d and rank %d share a GPU", w->peers[i].rank, w->peers[q].rank);
 	}
 	ct_free(all);
 	return st;
@@ -82,47 +110,50 @@ static enum ct_status post_answer(struct ct_world *w, const char *scope, const s
 	return ct_store_set(w->store, key, own, sizeof(*own));
 }
 
-static enum ct_status publish(struct ct_world *w, const char *prefix, const char *why)
+static enum ct_status publish(struct ct_world *w, const char *prefix, const struct result *r)
 {
 	char key[128];
 
 	snprintf(key, sizeof(key), "%s/result", prefix);
-	return ct_store_set(w->store, key, why, strlen(why));
+	return ct_store_set(w->store, key, r, sizeof(*r));
 }
 
 enum ct_status ct__comm_decline_nccl(struct ct_world *w, const struct ct_comm_opts *opts)
 {
-	struct answer own = {.why = "its device is not a GPU"};
-	char prefix[96], why[320];
+	struct answer own = {.code = CANNOT_USE, .why = "its device is not a GPU"};
+	struct result r = {0};
+	char prefix[96];
 
 	CT_TRY(post_answer(w, opts->scope, &own, prefix, sizeof(prefix)));
 	if (w->id.rank > 0)
 		return CT_OK;
-	snprintf(why, sizeof(why), "rank %d: %s", w->peers[0].rank, own.why);
-	return publish(w, prefix, why);
+	cannot_use(&r, "rank %d: %s", w->peers[0].rank, own.why);
+	return publish(w, prefix, &r);
 }
 
 enum ct_status ct__comm_agree_on_nccl(struct ct_world *w, const struct ct_comm_opts *opts, const char *own_why,
-				      char *why, size_t len)
+				      bool *can_use, char *why, size_t len)
 {
 	const int64_t deadline = ct_deadline_in(opts->timeout_ns > 0 ? opts->timeout_ns : CT_FOREVER);
-	struct answer own = {0};
+	struct answer own = {.code = own_why ? CANNOT_USE : CAN_USE};
 	struct ct_device_info info;
-	char prefix[96], key[128], *value;
-	size_t got;
+	struct result r;
+	char prefix[96], key[128];
 
 	CT_TRY(ct_device_info(opts->device, &info));
 	snprintf(own.gpu, sizeof(own.gpu), "%s", info.uuid);
-	snprintf(own.why, sizeof(own.why), "%s", own_why);
+	if (own_why)
+		snprintf(own.why, sizeof(own.why), "%s", own_why);
 	CT_TRY(post_answer(w, opts->scope, &own, prefix, sizeof(prefix)));
 	if (w->id.rank == 0) {
-		CT_TRY(judge(w, prefix, deadline, why, len));
-		return publish(w, prefix, why);
+		CT_TRY(judge(w, prefix, deadline, &r));
+		CT_TRY(publish(w, prefix, &r));
+	} else {
+		snprintf(key, sizeof(key), "%s/result", prefix);
+		if (get(w, key, deadline, &r, sizeof(r)) < 0)
+			return ct_error_wrap("rank %d has not chosen the communicator", w->peers[0].rank);
 	}
-	snprintf(key, sizeof(key), "%s/result", prefix);
-	if (ct_store_get(w->store, key, deadline, &value, &got) < 0)
-		return ct_error_wrap("rank %d has not chosen the communicator", w->peers[0].rank);
-	snprintf(why, len, "%s", value);
-	ct_free(value);
+	*can_use = r.code == CAN_USE;
+	snprintf(why, len, "%s", r.why);
 	return CT_OK;
 }

@@ -210,11 +210,11 @@ enum ct_status ct__mpi_available(char *note, size_t len) CT_MUST_CHECK;
 enum ct_status ct__nccl_load(const struct ct_comm_ops **out) CT_MUST_CHECK;
 /* Also checks that there is a GPU. */
 enum ct_status ct__nccl_available(char *note, size_t len) CT_MUST_CHECK;
-/* Writes why the ranks cannot all use nccl, or "" if they can: the result is the same on all ranks. own_why is the
- * reason of this rank, or "". They cannot if two ranks share a GPU. opts->device is a GPU. Collective: ranks without a
- * GPU call ct__comm_decline_nccl instead. */
+/* Sets *can_use to whether all ranks can use nccl, and writes the reason if they cannot: the result is the same on all
+ * ranks. own_why is the reason why this rank cannot, or NULL if it can. They cannot if two ranks share a GPU.
+ * opts->device is a GPU. Collective: ranks without a GPU call ct__comm_decline_nccl instead. */
 enum ct_status ct__comm_agree_on_nccl(struct ct_world *w, const struct ct_comm_opts *opts, const char *own_why,
-				      char *why, size_t len) CT_MUST_CHECK;
+				      bool *can_use, char *why, size_t len) CT_MUST_CHECK;
 enum ct_status ct__comm_decline_nccl(struct ct_world *w, const struct ct_comm_opts *opts) CT_MUST_CHECK;
 
 #endif

@@ -119,19 +119,25 @@ static const char *host_backend(const struct ct_world *w)
 static enum ct_status choose(struct ct_world *w, const struct ct_comm_opts *opts, const char **out)
 {
 	const struct backend *nccl = find("nccl");
+	const char *own_why = NULL;
 	char own[256], why[320], note[64];
+	bool can_use;
 
 	*out = w->id.world <= 1 ? "self" : host_backend(w);
 	if (w->id.world <= 1)
 		return CT_OK;
 	if (!opts->device || strcmp(ct_device_kind(opts->device), "cuda") != 0)
 		return ct__comm_decline_nccl(w, opts);
-	why_not_built(nccl, own, sizeof(own));
-	if (is_built(nccl))
-		snprintf(own, sizeof(own), "%s", nccl->is->available(note, sizeof(note)) < 0 ? ct_error_message() : "");
-	ct_error_clear();
-	CT_TRY(ct__comm_agree_on_nccl(w, opts, own, why, sizeof(why)));
-	if (!why[0])
+	if (!is_built(nccl)) {
+		why_not_built(nccl, own, sizeof(own));
+		own_why = own;
+	} else if (nccl->is->available(note, sizeof(note)) < 0) {
+		snprintf(own, sizeof(own), "%s", ct_error_message());
+		own_why = own;
+		ct_error_clear();
+	}
+	CT_TRY(ct__comm_agree_on_nccl(w, opts, own_why, &can_use, why, sizeof(why)));
+	if (can_use)
 		*out = "nccl";
 	else
 		CT_INFO("gradients are copied through host memory, because NCCL cannot be used: %s", why);

@@ -125,6 +125,7 @@ static void agree_in_parts(struct ct_world *world, void *arg)
 	struct ct_comm_opts o = {.timeout_ns = LONG, .scope = part == 0 ? "a" : "b"};
 	struct ct_world w;
 	char why[320], *value;
+	bool can_use;
 	size_t len;
 
 	(void)arg;
@@ -134,12 +135,15 @@ static void agree_in_parts(struct ct_world *world, void *arg)
 		CHECK(ct_store_get(world->store, "agreed", ct_deadline_in(LONG), &value, &len) == CT_OK);
 		ct_free(value);
 	}
-	CHECK(ct__comm_agree_on_nccl(&w, &o, "", why, sizeof(why)) == CT_OK);
-	CHECK(strcmp(why, want) == 0);
+	CHECK(ct__comm_agree_on_nccl(&w, &o, NULL, &can_use, why, sizeof(why)) == CT_OK);
+	CHECK(can_use == (part == 0) && strcmp(why, want) == 0);
 	if (part == 0)
 		CHECK(ct_store_set(world->store, "agreed", "", 0) == CT_OK);
-	CHECK(ct__comm_agree_on_nccl(&w, &o, world->id.rank == 2 ? "" : "old", why, sizeof(why)) == CT_OK);
-	CHECK(strcmp(why, part == 0 ? "rank 0: old" : "rank 1: old") == 0);
+	CHECK(ct__comm_agree_on_nccl(&w, &o, world->id.rank == 2 ? NULL : "old", &can_use, why, sizeof(why)) == CT_OK);
+	CHECK(!can_use && strcmp(why, part == 0 ? "rank 0: old" : "rank 1: old") == 0);
+	/* A rank decides by the code, so an empty reason does not mean that it can. */
+	CHECK(ct__comm_agree_on_nccl(&w, &o, "", &can_use, why, sizeof(why)) == CT_OK);
+	CHECK(!can_use && strcmp(why, part == 0 ? "rank 0: " : "rank 1: ") == 0);
 	ct_free(w.peers);
 	ct_device_close(o.device);
 }
