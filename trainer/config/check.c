@@ -29,10 +29,13 @@ void ct__check_problem(struct ct_checker *k, const char *key, const char *fmt, .
 	va_start(ap, fmt);
 	ct_str_addv(&text, fmt, ap);
 	va_end(ap);
-	if (o->layer > CT_LAYER_DEFAULT)
-		ct__problems_add(k->p, o->where, "%s", ct_str_text(&text));
-	else
+	if (o->layer > CT_LAYER_DEFAULT) {
+		const struct ct_place at = {.name = o->name, .line = o->line, .column = o->column};
+
+		ct__problems_add(k->p, &at, "%s", ct_str_text(&text));
+	} else {
 		ct__problems_add_whole(k->p, k->path, ct_str_text(&text));
+	}
 	ct_str_release(&text);
 }
 
@@ -57,7 +60,7 @@ static enum ct_status fall_back(struct ct_checker *k, size_t key, bool unset, ch
 
 	CT_TRY_ALLOC(where);
 	st = ct__key_reset(key, k->c, unset);
-	ct__config_note(k->c, key, CT_LAYER_DEFAULT, where);
+	ct__config_note_default(k->c, key, where);
 	return st;
 }
 

@@ -84,6 +84,7 @@ void ct_config_destroy(struct ct_config *c)
 	for (size_t i = 0; i < ct__key_count(); i++) {
 		ct__key_release(ct__key_at(i), c);
 		ct_free(ct__config_origins(c)[i].where);
+		ct_free(ct__config_origins(c)[i].name);
 	}
 	ct_free(c->origins);
 	ct_free(c);
@@ -102,17 +103,15 @@ static enum ct_status problem(struct loader *l, const struct ct_source *s, const
 static enum ct_status problem(struct loader *l, const struct ct_source *s, const struct ct_yaml_node *at,
 			      const char *fmt, ...)
 {
+	const struct ct_place place = ct__source_place(s, at);
 	struct ct_str b = {0};
-	char *where;
 	va_list ap;
 
-	CT_TRY_ALLOC(where = ct__source_where(s, at));
 	va_start(ap, fmt);
 	ct_str_addv(&b, fmt, ap);
 	va_end(ap);
-	ct__problems_add(&l->p, where, "%s", ct_str_text(&b));
+	ct__problems_add(&l->p, &place, "%s", ct_str_text(&b));
 	ct_str_release(&b);
-	ct_free(where);
 	return CT_OK;
 }
 

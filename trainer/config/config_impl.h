@@ -119,7 +119,9 @@ const char *ct__key_only(const struct ct_key *k, size_t *controller);
 enum { CT_LAYER_DEFAULT = 0, CT_LAYER_ENV = 1000, CT_LAYER_ARGS = 1001 };
 
 struct ct_origin {
-	char *where; /* owned; NULL means "default" */
+	char *where;      /* owned; for messages and dumps; NULL means "default" */
+	char *name;       /* owned; the name of the source; NULL if where is the reason for a default */
+	int line, column; /* of the value; 0: the source has no positions */
 	int layer;
 	bool bad; /* the value was invalid, so checks that involve several keys ignore this key */
 };
@@ -130,9 +132,8 @@ struct ct_source {
 	int layer;
 	bool is_file; /* messages show line and column after the name */
 };
-/* Returns the location of v, such as "file:3:7", if the source is a file, otherwise the name of the source. The result
- * is owned by the caller. */
-char *ct__source_where(const struct ct_source *s, const struct ct_yaml_node *v);
+/* Returns the place of v if the source is a file, otherwise the name of the source, which is borrowed from s. */
+struct ct_place ct__source_place(const struct ct_source *s, const struct ct_yaml_node *v);
 
 static inline void *ct__key_slot(const struct ct_key *k, const struct ct_config *c)
 {
@@ -151,8 +152,10 @@ enum ct_status ct__key_store_text(size_t key, struct ct_config *c, const char *t
 				  struct ct_problems *p) CT_MUST_CHECK;
 /* Resets the key to the default of the schema or, if unset is true, to "not set" (0, empty or auto). */
 enum ct_status ct__key_reset(size_t key, struct ct_config *c, bool unset) CT_MUST_CHECK;
-/* Records the origin of a key. Takes ownership of where. */
-void ct__config_note(struct ct_config *c, size_t key, int layer, char *where);
+/* Records that the value of a key comes from this place. Copies at.name. */
+enum ct_status ct__config_note_place(struct ct_config *c, size_t key, int layer, struct ct_place at) CT_MUST_CHECK;
+/* Records the origin of a default. Takes ownership of where. */
+void ct__config_note_default(struct ct_config *c, size_t key, char *where);
 bool ct__key_is_unset(const struct ct_key *k, const struct ct_config *c);
 /* Returns true if the condition k->only is satisfied. */
 bool ct__key_applies(const struct ct_key *k, const struct ct_config *c);

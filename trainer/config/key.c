@@ -132,13 +132,39 @@ enum ct_status ct__key_reset(size_t key, struct ct_config *c, bool unset)
 	return st;
 }
 
-void ct__config_note(struct ct_config *c, size_t key, int layer, char *where)
+/* Takes ownership of where and name. */
+static void set_origin(struct ct_config *c, size_t key, int layer, char *where, char *name)
 {
 	struct ct_origin *o = &ct__config_origins(c)[key];
 
 	ct_free(o->where);
+	ct_free(o->name);
 	o->where = where;
+	o->name = name;
+	o->line = o->column = 0;
 	o->layer = layer;
+}
+
+enum ct_status ct__config_note_place(struct ct_config *c, size_t key, int layer, struct ct_place at)
+{
+	struct ct_origin *o = &ct__config_origins(c)[key];
+	char *name, *where;
+
+	CT_TRY_ALLOC(name = ct_strdup(at.name));
+	where = at.line > 0 ? ct_strfmt("%s:%d:%d", at.name, at.line, at.column) : ct_strdup(at.name);
+	if (!where) {
+		ct_free(name);
+		return CT_NOMEM;
+	}
+	set_origin(c, key, layer, where, name);
+	o->line = at.line;
+	o->column = at.column;
+	return CT_OK;
+}
+
+void ct__config_note_default(struct ct_config *c, size_t key, char *where)
+{
+	set_origin(c, key, CT_LAYER_DEFAULT, where, NULL);
 }
 
 bool ct__key_is_unset(const struct ct_key *k, const struct ct_config *c)

@@ -13,7 +13,7 @@ static void settle(struct ct_checker *k, const char *key, char **slot, char *tex
 
 	ct_free(*slot);
 	*slot = text;
-	ct__config_note(k->c, i, CT_LAYER_DEFAULT, note);
+	ct__config_note_default(k->c, i, note);
 }
 
 static enum ct_status resolve_lr(struct ct_checker *k)
@@ -28,7 +28,7 @@ static enum ct_status resolve_lr(struct ct_checker *k)
 		return CT_OK;
 	CT_TRY_ALLOC(note = ct_strfmt("default of %s", ct_config_choice(c, "optim.name")));
 	k->c->optim.lr = lr;
-	ct__config_note(k->c, ct__key_index("optim.lr"), CT_LAYER_DEFAULT, note);
+	ct__config_note_default(k->c, ct__key_index("optim.lr"), note);
 	return CT_OK;
 }
 

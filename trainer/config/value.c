@@ -5,15 +5,17 @@
 
 #define SHOWN_TEXT 60
 
-char *ct__source_where(const struct ct_source *s, const struct ct_yaml_node *v)
+struct ct_place ct__source_place(const struct ct_source *s, const struct ct_yaml_node *v)
 {
-	return s->is_file && v ? ct_strfmt("%s:%d:%d", s->name, v->line, v->column) : ct_strdup(s->name);
+	if (!s->is_file || !v)
+		return (struct ct_place){.name = s->name};
+	return (struct ct_place){.name = s->name, .line = v->line, .column = v->column};
 }
 
 void ct__value_complain(struct ct_setter *t, const struct ct_yaml_node *v, const char *fmt, ...)
 {
+	const struct ct_place at = ct__source_place(t->s, v);
 	struct ct_str b = {0};
-	char *where = ct__source_where(t->s, v);
 	va_list ap;
 
 	t->failed = true;
@@ -26,11 +28,7 @@ void ct__value_complain(struct ct_setter *t, const struct ct_yaml_node *v, const
 	va_start(ap, fmt);
 	ct_str_addv(&b, fmt, ap);
 	va_end(ap);
-	if (where)
-		ct__problems_add(t->p, where, "%s", ct_str_text(&b));
-	else
-		t->p->text.failed = true;
-	ct_free(where);
+	ct__problems_add(t->p, &at, "%s", ct_str_text(&b));
 	ct_str_release(&b);
 }
 
@@ -184,7 +182,6 @@ enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_ya
 	struct ct_setter t = {.k = ct__key_at(key), .s = s, .p = p};
 	void *slot = ct__key_slot(t.k, c);
 	struct ct_str b = {0};
-	char *where;
 
 	if (t.k->type == CT_KEY_SIZES) {
 		store_sizes(&t, v, slot);
@@ -204,10 +201,8 @@ enum ct_status ct__key_store(size_t key, struct ct_config *c, const struct ct_ya
 				   v->kind == CT_YAML_MAP ? "a group of keys" : "a single value", ct_str_text(&b));
 		ct_str_release(&b);
 	}
-	CT_TRY_ALLOC(where = ct__source_where(s, v));
-	ct__config_note(c, key, s->layer, where);
 	ct__config_origins(c)[key].bad = t.failed;
-	return CT_OK;
+	return ct__config_note_place(c, key, s->layer, ct__source_place(s, v));
 }
 
 /* Converts "a,b" to a list node. The items and their strings are allocated. */

@@ -36,13 +36,9 @@ struct reader {
 
 static void problem(struct reader *r, int line, int column, const char *text)
 {
-	char *where = ct_strfmt("%s:%d:%d", r->name, line, column);
+	const struct ct_place at = {.name = r->name, .line = line, .column = column};
 
-	if (where)
-		ct__problems_add(r->p, where, "%s", text);
-	else
-		r->p->text.failed = true;
-	ct_free(where);
+	ct__problems_add(r->p, &at, "%s", text);
 }
 
 static void problem_at(struct reader *r, yaml_mark_t mark, const char *fmt, ...) CT_PRINTF(3, 4);
