@@ -60,7 +60,7 @@ static enum ct_status fall_back(struct ct_checker *k, size_t key, bool unset, ch
 
 	CT_TRY_ALLOC(where);
 	st = ct__key_reset(key, k->c, unset);
-	ct__config_note_default(k->c, key, where);
+	ct__config_note_default(k->c, key, unset ? CT_ORIGIN_UNSET : CT_ORIGIN_DERIVED, where);
 	return st;
 }
 

@@ -95,7 +95,14 @@ const char *ct_config_origin(const struct ct_config *c, const char *key)
 	size_t i = ct__key_index(key);
 	const char *where = i == SIZE_MAX ? NULL : ct__config_origins(c)[i].where;
 
-	return i == SIZE_MAX ? NULL : where ? where : "default";
+	return i == SIZE_MAX ? NULL : where ? where : CT_CONFIG_DEFAULT;
+}
+
+enum ct_origin_kind ct_config_origin_kind(const struct ct_config *c, const char *key)
+{
+	size_t i = ct__key_index(key);
+
+	return i == SIZE_MAX ? CT_ORIGIN_DEFAULT : ct__config_origins(c)[i].kind;
 }
 
 static enum ct_status problem(struct loader *l, const struct ct_source *s, const struct ct_yaml_node *at,

@@ -104,9 +104,23 @@ enum ct_status ct_config_read_other(const char *path, ct_config_visit_fn visit, 
  * string literal. */
 const char *ct_config_choice(const struct ct_config *c, const char *key);
 
-/* Returns the origin of a key's value, such as "default", "environment CTRAIN_LOG", "configs/a.yaml:3:7" or "--procs".
- * If a value from a file is not used, the result is the reason, for example "not set, because batch.global is". The
- * result is borrowed. Returns NULL if the key is unknown. */
+/* Where the value of a key comes from. */
+enum ct_origin_kind {
+	CT_ORIGIN_DEFAULT, /* the default of the key */
+	CT_ORIGIN_DERIVED, /* a default that depends on another key or on an environment variable */
+	CT_ORIGIN_UNSET,   /* not set, because another key is that excludes it */
+	CT_ORIGIN_FILE,
+	CT_ORIGIN_OTHER /* command line or environment */
+};
+/* The string of CT_ORIGIN_DEFAULT, and what separates a value from its origin. Both are part of the format of
+ * config.yaml and must not change. */
+#define CT_CONFIG_DEFAULT "default"
+#define CT_CONFIG_ORIGIN_MARK "  # "
+/* Returns CT_ORIGIN_DEFAULT if the key is unknown. */
+enum ct_origin_kind ct_config_origin_kind(const struct ct_config *c, const char *key);
+/* Describes the origin of a key's value for messages and dumps: CT_CONFIG_DEFAULT, "environment CTRAIN_LOG",
+ * "configs/a.yaml:3:7" or "--procs". If a value from a file is not used, the result is the reason, for example "not
+ * set, because batch.global is". The result is borrowed. Returns NULL if the key is unknown. */
 const char *ct_config_origin(const struct ct_config *c, const char *key);
 /* Appends YAML that loads to the same config. with_origins adds the origin of each value as a comment. */
 enum ct_status ct_config_dump(const struct ct_config *c, bool with_origins, struct ct_str *out) CT_MUST_CHECK;

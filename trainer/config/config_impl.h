@@ -119,7 +119,8 @@ const char *ct__key_only(const struct ct_key *k, size_t *controller);
 enum { CT_LAYER_DEFAULT = 0, CT_LAYER_ENV = 1000, CT_LAYER_ARGS = 1001 };
 
 struct ct_origin {
-	char *where;      /* owned; for messages and dumps; NULL means "default" */
+	enum ct_origin_kind kind;
+	char *where;      /* owned; for messages and dumps; NULL means CT_CONFIG_DEFAULT */
 	char *name;       /* owned; the name of the source; NULL if where is the reason for a default */
 	int line, column; /* of the value; 0: the source has no positions */
 	int layer;
@@ -154,8 +155,8 @@ enum ct_status ct__key_store_text(size_t key, struct ct_config *c, const char *t
 enum ct_status ct__key_reset(size_t key, struct ct_config *c, bool unset) CT_MUST_CHECK;
 /* Records that the value of a key comes from this place. Copies at.name. */
 enum ct_status ct__config_note_place(struct ct_config *c, size_t key, int layer, struct ct_place at) CT_MUST_CHECK;
-/* Records the origin of a default. Takes ownership of where. */
-void ct__config_note_default(struct ct_config *c, size_t key, char *where);
+/* Records that a key has a default, or is not set. Takes ownership of where. */
+void ct__config_note_default(struct ct_config *c, size_t key, enum ct_origin_kind kind, char *where);
 bool ct__key_is_unset(const struct ct_key *k, const struct ct_config *c);
 /* Returns true if the condition k->only is satisfied. */
 bool ct__key_applies(const struct ct_key *k, const struct ct_config *c);

@@ -25,9 +25,9 @@ static int open_sections(const char *last, const char *name, struct ct_str *out)
 
 /* Returns true if the key is omitted because another key is used instead. If the number of processes is not set, it is
  * written as `auto`. */
-static bool is_hidden(const struct ct_key *k, const struct ct_config *c, const char *where)
+static bool is_hidden(const struct ct_key *k, const struct ct_config *c, enum ct_origin_kind kind)
 {
-	return ct__key_is_unset(k, c) && !(k->flags & CT_KEY_AUTO && strncmp(where, "not set", 7) != 0);
+	return ct__key_is_unset(k, c) && !(k->flags & CT_KEY_AUTO && kind != CT_ORIGIN_UNSET);
 }
 
 /* Returns true if some parts of the key apply. The key itself is then written next to them, as `path`. */
@@ -51,10 +51,10 @@ static void add_keys(const struct ct_config *c, bool with_defaults, bool with_or
 	for (size_t i = 0; i < ct__key_count(); i++) {
 		const struct ct_key *k = ct__key_at(i);
 		const char *dot, *where = ct_config_origin(c, k->name);
+		const enum ct_origin_kind kind = ct_config_origin_kind(c, k->name);
 		int depth;
 
-		if (!ct__key_applies(k, c) || is_hidden(k, c, where) ||
-		    (!with_defaults && strcmp(where, "default") == 0))
+		if (!ct__key_applies(k, c) || is_hidden(k, c, kind) || (!with_defaults && kind == CT_ORIGIN_DEFAULT))
 			continue;
 		snprintf(name, sizeof(name), "%s%s", k->name, is_own_part(k, c) ? "." CT_KEY_OWN_PART : "");
 		dot = strrchr(name, '.');
@@ -62,7 +62,7 @@ static void add_keys(const struct ct_config *c, bool with_defaults, bool with_or
 		ct_str_addf(out, "%*s%s: ", 2 * depth, "", dot ? dot + 1 : name);
 		ct__key_format(k, c, true, out);
 		if (with_origins) {
-			ct_str_add(out, "  # ");
+			ct_str_add(out, CT_CONFIG_ORIGIN_MARK);
 			ct_str_add_escaped(out, where, strlen(where), 200);
 		}
 		ct_str_add(out, "\n");

@@ -114,7 +114,7 @@ void ct__str_list_release(struct ct_str_list *l)
 
 enum ct_status ct__key_reset(size_t key, struct ct_config *c, bool unset)
 {
-	static const struct ct_source source = {.name = "default", .layer = CT_LAYER_DEFAULT};
+	static const struct ct_source source = {.name = CT_CONFIG_DEFAULT, .layer = CT_LAYER_DEFAULT};
 	const struct ct_key *k = ct__key_at(key);
 	struct ct_problems p = {0};
 	enum ct_status st;
@@ -133,7 +133,7 @@ enum ct_status ct__key_reset(size_t key, struct ct_config *c, bool unset)
 }
 
 /* Takes ownership of where and name. */
-static void set_origin(struct ct_config *c, size_t key, int layer, char *where, char *name)
+static void set_origin(struct ct_config *c, size_t key, enum ct_origin_kind kind, int layer, char *where, char *name)
 {
 	struct ct_origin *o = &ct__config_origins(c)[key];
 
@@ -142,29 +142,33 @@ static void set_origin(struct ct_config *c, size_t key, int layer, char *where, 
 	o->where = where;
 	o->name = name;
 	o->line = o->column = 0;
+	o->kind = kind;
 	o->layer = layer;
 }
 
 enum ct_status ct__config_note_place(struct ct_config *c, size_t key, int layer, struct ct_place at)
 {
 	struct ct_origin *o = &ct__config_origins(c)[key];
+	enum ct_origin_kind kind = at.line > 0 ? CT_ORIGIN_FILE : CT_ORIGIN_OTHER;
 	char *name, *where;
 
+	if (layer == CT_LAYER_DEFAULT)
+		kind = CT_ORIGIN_DEFAULT;
 	CT_TRY_ALLOC(name = ct_strdup(at.name));
 	where = at.line > 0 ? ct_strfmt("%s:%d:%d", at.name, at.line, at.column) : ct_strdup(at.name);
 	if (!where) {
 		ct_free(name);
 		return CT_NOMEM;
 	}
-	set_origin(c, key, layer, where, name);
+	set_origin(c, key, kind, layer, where, name);
 	o->line = at.line;
 	o->column = at.column;
 	return CT_OK;
 }
 
-void ct__config_note_default(struct ct_config *c, size_t key, char *where)
+void ct__config_note_default(struct ct_config *c, size_t key, enum ct_origin_kind kind, char *where)
 {
-	set_origin(c, key, CT_LAYER_DEFAULT, where, NULL);
+	set_origin(c, key, kind, CT_LAYER_DEFAULT, where, NULL);
 }
 
 bool ct__key_is_unset(const struct ct_key *k, const struct ct_config *c)

@@ -20,11 +20,10 @@ struct report {
 static const char *place_of(const struct ct_config *c, const char *key)
 {
 	static const char *const follows[] = {"data.dir", "data.name"};
-	const char *at = ct_config_origin(c, key);
 
-	for (size_t i = 0; i < CT_ARRAY_LEN(follows) && strcmp(at, "default") == 0; i++)
-		at = ct_config_origin(c, follows[i]);
-	return at;
+	for (size_t i = 0; i < CT_ARRAY_LEN(follows) && ct_config_origin_kind(c, key) == CT_ORIGIN_DEFAULT; i++)
+		key = follows[i];
+	return ct_config_origin(c, key);
 }
 
 static void add(struct report *r, enum ct_status st, const char *key, const char *text)

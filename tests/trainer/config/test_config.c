@@ -252,6 +252,8 @@ static void test_exclusive_keys(void **state)
 	c = load_text(GOOD "batch: {global: 256}\nlaunch: {procs: 4}\nschedule: {warmup_epochs: 2}\n");
 	assert_true(c->batch.global == 256 && c->batch.per_rank == 0);
 	expect_origin(c, "batch.per_rank", "not set, because batch.global is");
+	assert_int_equal(ct_config_origin_kind(c, "batch.per_rank"), CT_ORIGIN_UNSET);
+	assert_int_equal(ct_config_origin_kind(c, "batch.global"), CT_ORIGIN_FILE);
 	ct_config_destroy(c);
 	c = load(in_tmpdir("run one.yaml"), per_rank, 1);
 	assert_true(c->batch.global == 0 && c->batch.per_rank == 16);
@@ -286,6 +288,9 @@ static void test_keys_of_another_kind(void **state)
 	c = load(in_tmpdir("sgd.yaml"), adamw, 1);
 	assert_true(c->optim.momentum == 0.9 && !c->optim.nesterov);
 	assert_non_null(strstr(ct_config_origin(c, "optim.momentum"), "is for another optim.name"));
+	assert_int_equal(ct_config_origin_kind(c, "optim.momentum"), CT_ORIGIN_DERIVED);
+	assert_int_equal(ct_config_origin_kind(c, "optim.name"), CT_ORIGIN_OTHER);
+	assert_int_equal(ct_config_origin_kind(c, "run.seed"), CT_ORIGIN_DEFAULT);
 	ct_config_destroy(c);
 	assert_fails(ct_config_load(in_tmpdir("sgd.yaml"), both, 2, &c), CT_CONFIG,
 		     "argument 3: error: optim.momentum does not apply");

@@ -92,6 +92,7 @@ static void assert_setting(const struct ct_run_files *r, const char *key, const 
 	assert_non_null(s);
 	assert_string_equal(s->value, value);
 	assert_string_equal(s->origin, origin);
+	assert_int_equal(s->is_default, strcmp(origin, "default") == 0);
 }
 
 static void test_load(void **state)

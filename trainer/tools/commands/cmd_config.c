@@ -51,26 +51,25 @@ static enum ct_status check_ranks(const struct ct_config *c)
 }
 
 /* An address belongs to a launch: the next one may run on other hosts. */
-static void warn_of_address(const char *origin, const char *key, const char *value, const char *option)
+static void warn_of_address(const struct ct_config *c, const char *key, const char *value, const char *option)
 {
 	char addr[CT_ADDR_LEN];
 	bool local = true;
 
-	if (!strchr(origin, ':')) /* not from a file */
+	if (ct_config_origin_kind(c, key) != CT_ORIGIN_FILE)
 		return;
 	if (strncmp(value, "tcp:", 4) != 0 && ct_net_is_local(value, &local, addr) < 0)
 		ct_error_clear();
-	CT_WARN("%s: %s is \"%s\"%s; remove it and pass %s instead, because the next run may use other hosts", origin,
-		key, value, local ? "" : ", which is not an address of this host", option);
+	CT_WARN("%s: %s is \"%s\"%s; remove it and pass %s instead, because the next run may use other hosts",
+		ct_config_origin(c, key), key, value, local ? "" : ", which is not an address of this host", option);
 }
 
 static void warn_of_addresses(const struct ct_config *c)
 {
 	if (c->launch.master_addr[0])
-		warn_of_address(ct_config_origin(c, "launch.master_addr"), "launch.master_addr", c->launch.master_addr,
-				"--master-addr");
+		warn_of_address(c, "launch.master_addr", c->launch.master_addr, "--master-addr");
 	if (strncmp(c->launch.init, "tcp:", 4) == 0)
-		warn_of_address(ct_config_origin(c, "launch.init"), "launch.init", c->launch.init, "--init");
+		warn_of_address(c, "launch.init", c->launch.init, "--init");
 }
 
 enum ct_status ct_cmd_check(const struct ct_cli *cli)

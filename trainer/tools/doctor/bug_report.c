@@ -189,7 +189,7 @@ static void add_settings(const struct ct_run_files *f, struct ct_str *out)
 	for (size_t i = 0; i < f->n_settings; i++) {
 		const struct ct_run_setting *s = &f->settings[i];
 
-		if (strcmp(s->origin, "default") == 0)
+		if (s->is_default)
 			continue;
 		ct_str_addf(out, "%s: ", s->key);
 		if (is_command(s))

@@ -8,11 +8,6 @@
 
 #include "trainer/tools/report/page_impl.h"
 
-static bool is_default(const struct ct_run_setting *s)
-{
-	return strcmp(s->origin, "default") == 0;
-}
-
 static void begin_section(struct ct__page *p, const char *title, const char *class)
 {
 	ct__html_element(&p->html, "h2", title);
@@ -38,9 +33,9 @@ static void config_of_one(struct ct__page *p)
 		for (size_t i = 0; i < r->n_settings; i++) {
 			const struct ct_run_setting *s = &r->settings[i];
 
-			if (!all && is_default(s))
+			if (!all && s->is_default)
 				continue;
-			ct_str_add(&p->html.out, all && !is_default(s) ? "<tr class=\"changed\">" : "<tr>");
+			ct_str_add(&p->html.out, all && !s->is_default ? "<tr class=\"changed\">" : "<tr>");
 			mono_cell(p, s->key);
 			mono_cell(p, s->value);
 			ct__html_element(&p->html, "td", s->origin);

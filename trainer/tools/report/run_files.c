@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "trainer/config/config.h"
 #include "trainer/run/metrics/metrics.h"
 
 #define MAX_METRICS ((size_t)1 << 30)
@@ -156,8 +157,10 @@ static enum ct_status add_setting(struct ct_run_files *r, const char *key, const
 {
 	CT_TRY_GROW(r->settings, r->n_settings, r->cap_settings);
 	struct ct_run_setting *s = &r->settings[r->n_settings++];
-	*s = (struct ct_run_setting){
-		.key = ct_strdup(key), .value = ct_strndup(value, n_value), .origin = ct_strdup(origin)};
+	*s = (struct ct_run_setting){.key = ct_strdup(key),
+				     .value = ct_strndup(value, n_value),
+				     .origin = ct_strdup(origin),
+				     .is_default = strcmp(origin, CT_CONFIG_DEFAULT) == 0};
 	if (s->value)
 		unquote(s->value);
 	return s->key && s->value && s->origin ? CT_OK : CT_NOMEM;
@@ -181,10 +184,10 @@ static enum ct_status add_config_line(struct ct_run_files *r, char *line, char *
 		return CT_OK;
 	}
 	value += strspn(value, " ");
-	for (char *at = value; (at = strstr(at, "  # ")); at++)
+	for (char *at = value; (at = strstr(at, CT_CONFIG_ORIGIN_MARK)); at++)
 		comment = at;
 	const size_t n = comment ? (size_t)(comment - value) : strlen(value);
-	return add_setting(r, key, value, n, comment ? comment + 4 : "");
+	return add_setting(r, key, value, n, comment ? comment + strlen(CT_CONFIG_ORIGIN_MARK) : "");
 }
 
 static enum ct_status load_config(struct ct_run_files *r)

@@ -42,7 +42,9 @@ enum {
 enum { CT_EVAL_EPOCH, CT_EVAL_STEP, CT_EVAL_LOSS, CT_EVAL_TOP1, CT_EVAL_TOP5, CT_EVAL_COLUMNS };
 
 struct ct_run_setting {
-	char *key, *value, *origin; /* origin: where the value comes from; "default", or "" if it is unknown */
+	char *key, *value;
+	char *origin; /* where the value comes from, for messages; "" if it is unknown */
+	bool is_default;
 };
 
 struct ct_run_files {
