@@ -18,6 +18,8 @@ struct chain {
 		char message[CT_ERROR_MESSAGE_MAX];
 		char hint[512];
 	} e;
+	char tag[CT_ERROR_TAG_MAX];
+	size_t tag_at; /* position of the tag in the message */
 	char frames[2048];
 	size_t frames_len;
 };
@@ -96,6 +98,15 @@ bool ct_status_is_failure(int value)
 	}
 }
 
+static enum ct_status begin_chain(enum ct_status st, const char *file, int line, const char *text)
+{
+	ct_error_clear();
+	chain.e.status = st < 0 ? st : CT_BUG;
+	memcpy(chain.e.message, text, strlen(text) + 1);
+	ct_error_frame(file, line, ct_status_name(chain.e.status));
+	return chain.e.status;
+}
+
 enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...)
 {
 	char text[sizeof(chain.e.message)];
@@ -107,10 +118,40 @@ enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const
 	n = vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	mark_cut(text, sizeof(text), n);
-	ct_error_clear();
-	chain.e.status = st < 0 ? st : CT_BUG;
-	memcpy(chain.e.message, text, strlen(text) + 1);
-	ct_error_frame(file, line, ct_status_name(chain.e.status));
+	return begin_chain(st, file, line, text);
+}
+
+/* Records the tag, unless the message was cut in front of its end. */
+static void set_tag(const char *tag, size_t at)
+{
+	const size_t n = strlen(tag);
+
+	if (n >= sizeof(chain.tag) || at + n > strlen(chain.e.message)) {
+		chain.tag[0] = '\0';
+		chain.tag_at = 0;
+		return;
+	}
+	memmove(chain.tag, tag, n + 1);
+	chain.tag_at = at;
+}
+
+enum ct_status ct_error_set_tagged(enum ct_status st, const char *file, int line, const char *where, const char *tag,
+				   const char *fmt, ...)
+{
+	char text[sizeof(chain.e.message)], front[sizeof(chain.e.message) / 2];
+	va_list ap;
+	int n;
+
+	n = snprintf(front, sizeof(front), "%s%s%s: ", where ? where : "", where ? ": " : "", tag);
+	mark_cut(front, sizeof(front), n);
+	va_start(ap, fmt);
+	n = vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	mark_cut(text, sizeof(text), n);
+	begin_chain(st, file, line, front);
+	n = snprintf(chain.e.message, sizeof(chain.e.message), "%s%s", front, text);
+	mark_cut(chain.e.message, sizeof(chain.e.message), n);
+	set_tag(tag, where ? strlen(where) + 2 : 0);
 	return chain.e.status;
 }
 
@@ -130,6 +171,8 @@ enum ct_status ct_error_wrap(const char *fmt, ...)
 	n = snprintf(text, sizeof(text), "%s: %s", front, chain.e.message);
 	mark_cut(text, sizeof(text), n);
 	memcpy(chain.e.message, text, strlen(text) + 1);
+	if (chain.tag[0])
+		set_tag(chain.tag, strlen(front) + 2 + chain.tag_at);
 	return chain.e.status;
 }
 
@@ -190,6 +233,16 @@ const char *ct_error_hint_text(void)
 	return chain.e.hint;
 }
 
+const char *ct_error_tag(void)
+{
+	return chain.tag;
+}
+
+size_t ct_error_tag_at(void)
+{
+	return chain.tag_at;
+}
+
 const char *ct_error_frames(void)
 {
 	return chain.frames;
@@ -207,6 +260,8 @@ void ct_error_clear(void)
 	chain.e.cause_rank = chain.e.cause_pid = 0;
 	chain.e.message[0] = '\0';
 	chain.e.hint[0] = '\0';
+	chain.tag[0] = '\0';
+	chain.tag_at = 0;
 	chain.frames[0] = '\0';
 	chain.frames_len = 0;
 }

@@ -71,6 +71,10 @@ bool ct_status_is_failure(int value);
  *	return ct_error_hint("set only one of them");
  */
 enum ct_status ct_error_set(enum ct_status st, const char *file, int line, const char *fmt, ...) CT_PRINTF(4, 5);
+/* Does the same for an error of a kind that reports count. The message is "WHERE: TAG: ...", or "TAG: ..." if where is
+ * NULL. The tag is a short word, such as "jpeg-truncated". Call it through CT_FAIL_TAG. */
+enum ct_status ct_error_set_tagged(enum ct_status st, const char *file, int line, const char *where, const char *tag,
+				   const char *fmt, ...) CT_PRINTF(6, 7);
 /* Prepends a prefix to the message: "loading x.gz: <message>". */
 enum ct_status ct_error_wrap(const char *fmt, ...) CT_PRINTF(1, 2);
 /* Sets or appends the hint ("hint: ..." on its own line), which says what the user can do. */
@@ -83,18 +87,23 @@ void ct_error_frame(const char *file, int line, const char *func);
 
 /* Longer messages (such as dozens of problems in a config file) are truncated to this size and end with "...". */
 #define CT_ERROR_MESSAGE_MAX 32768
+#define CT_ERROR_TAG_MAX 32 /* with the NUL */
 
 /* Return the message (without the hint) and the hint of the current chain, or "" if there is none. The strings are
  * valid until the next call of one of the functions above. */
 const char *ct_error_message(void);
 const char *ct_error_hint_text(void);
+/* Return the tag of the current chain, or "" if there is none, and its position in the message, or 0. What precedes it,
+ * and its ": ", states where the error is, including what ct_error_wrap has added. */
+const char *ct_error_tag(void);
+size_t ct_error_tag_at(void);
 /* Returns all frames, one per line, or "" if there are none. */
 const char *ct_error_frames(void);
 enum ct_status ct_error_status(void);
 void ct_error_clear(void);
 
-/* A copy of a chain, to pass to another thread or process. It contains no pointers. Long messages and hints are
- * truncated. */
+/* A copy of a chain without its tag, to pass to another thread or process. It contains no pointers. Long messages and
+ * hints are truncated. */
 struct ct_error {
 	enum ct_status status;
 	enum ct_reason reason;
@@ -107,6 +116,7 @@ void ct_error_save(struct ct_error *out);
 enum ct_status ct_error_restore(const struct ct_error *e);
 
 #define CT_FAIL(st, ...) ct_error_set((st), __FILE__, __LINE__, __VA_ARGS__)
+#define CT_FAIL_TAG(st, where, tag, ...) ct_error_set_tagged((st), __FILE__, __LINE__, (where), (tag), __VA_ARGS__)
 
 /* Returns from the calling function if `expr` failed. CT_INPROGRESS is not a failure. */
 #define CT_TRY(expr)                                                  \

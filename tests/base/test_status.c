@@ -56,6 +56,51 @@ static void test_chain(void **state)
 	assert_null(strstr(ct_error_frames(), "middle"));
 }
 
+static void test_tag(void **state)
+{
+	char longer[CT_ERROR_TAG_MAX + 1];
+
+	(void)state;
+	assert_int_equal(CT_FAIL_TAG(CT_DATA, NULL, "size", "%d bytes", 3), CT_DATA);
+	assert_string_equal(ct_error_message(), "size: 3 bytes");
+	assert_string_equal(ct_error_tag(), "size");
+	assert_int_equal(ct_error_tag_at(), 0);
+
+	CT_FAIL_TAG(CT_DATA, "a: size: b", "size", "again: %s", ct_error_message());
+	ct_error_wrap("%s", "c");
+	assert_string_equal(ct_error_message(), "c: a: size: b: size: again: size: 3 bytes");
+	assert_string_equal(ct_error_tag(), "size");
+	assert_string_equal(ct_error_message() + ct_error_tag_at(), "size: again: size: 3 bytes");
+
+	CT_FAIL(CT_DATA, "other: no tag");
+	assert_string_equal(ct_error_tag(), "");
+	assert_int_equal(ct_error_tag_at(), 0);
+	CT_FAIL_TAG(CT_DATA, "a", "size", "%s", "b");
+	ct_error_clear();
+	assert_string_equal(ct_error_tag(), "");
+	/* A tag that is too long is only part of the message. */
+	memset(longer, 'x', sizeof(longer) - 1);
+	longer[sizeof(longer) - 1] = '\0';
+	CT_FAIL_TAG(CT_DATA, "a", longer, "b");
+	assert_string_equal(ct_error_tag(), "");
+	assert_string_equal(ct_error_message() + 3 + strlen(longer), ": b");
+}
+
+/* A message that is cut in front of its tag has none. */
+static void test_tag_of_a_long_message(void **state)
+{
+	static char front[CT_ERROR_MESSAGE_MAX / 2 - 8];
+
+	(void)state;
+	memset(front, 'x', sizeof(front) - 1);
+	CT_FAIL_TAG(CT_DATA, front, "size", "b");
+	assert_string_equal(ct_error_message() + ct_error_tag_at(), "size: b");
+	ct_error_wrap("%s", front);
+	assert_string_equal(ct_error_tag(), "size");
+	ct_error_wrap("%s", front);
+	assert_string_equal(ct_error_tag(), "");
+}
+
 static void test_in_progress_is_no_failure(void **state)
 {
 	enum ct_status st = CT_OK;
@@ -212,6 +257,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_tag),
+		cmocka_unit_test(test_tag_of_a_long_message),
 		cmocka_unit_test(test_in_progress_is_no_failure),
 		cmocka_unit_test(test_long_texts_are_cut),
 		cmocka_unit_test(test_facts),
