@@ -198,12 +198,13 @@ void ct_dataset_key(const ct_dataset *d, uint32_t i, char *text, size_t len)
 		snprintf(text, len, "%u", i);
 }
 
-void ct_dataset_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len)
+void ct_dataset_skipped(const ct_dataset *d, uint32_t i, struct ct_refusal *out)
 {
+	*out = (struct ct_refusal){0};
 	if (i < d->info.n_skipped && d->ops->skipped)
-		d->ops->skipped(d, i, text, len);
+		d->ops->skipped(d, i, out);
 	else
-		snprintf(text, len, "problem %u of %s", i, d->info.name);
+		snprintf(out->reason, sizeof(out->reason), "problem %u of %s", i, d->info.name);
 }
 
 const char *ct_dataset_class_name(const ct_dataset *d, int label)

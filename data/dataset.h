@@ -11,6 +11,13 @@
  * data/transform/transform.h decode them. */
 enum ct_sample_kind { CT_SAMPLE_U8_HWC, CT_SAMPLE_F32, CT_SAMPLE_ENCODED };
 
+/* Why a sample or a shard cannot be used. Longer strings are truncated. */
+struct ct_refusal {
+	char where[1024];           /* "train-000003.tar: key \"b\" at byte 1024"; "" if the reason states it */
+	char tag[CT_ERROR_TAG_MAX]; /* the kind, such as "label"; "" if it has none */
+	char reason[1024];          /* "label: \"cat\" is not a number"; begins with the tag, if any */
+};
+
 struct ct_dataset_spec {
 	const char *name; /* a name in the registry (dataset.c) */
 	const char *dir;  /* directory that contains the files */
@@ -41,10 +48,9 @@ struct ct_dataset_spec {
 	 * exists */
 	const char *classes;
 	int threads; /* threads for building indexes; 0: one */
-	/* shards: called in list order for each shard that cannot be indexed, with the message "PATH: TAG: ...". The
-	 * shard is then treated as empty, and opening succeeds even if no shard can be indexed. NULL: opening fails at
-	 * the first such shard. */
-	enum ct_status (*on_damaged)(void *user, const char *text);
+	/* shards: called in list order for each shard that cannot be indexed. The shard is then treated as empty, and
+	 * opening succeeds even if no shard can be indexed. NULL: opening fails at the first such shard. */
+	enum ct_status (*on_damaged)(void *user, const struct ct_refusal *why);
 	void *user;
 	/* IDX: the prefix of the file names ("train" or "t10k"), or a path prefix. The files are
 	 * PREFIX-images-idx3-ubyte[.gz] and PREFIX-labels-idx1-ubyte[.gz], or the same with '.' instead of '-' before
@@ -115,9 +121,8 @@ void ct_dataset_describe(const ct_dataset *d, uint32_t i, char *text, size_t len
 /* Writes the escaped key of sample i to `text`. In shards, the key is the member name without its extension; in an
  * imagefolder, it is the path relative to the directory. */
 void ct_dataset_key(const ct_dataset *d, uint32_t i, char *text, size_t len);
-/* Describes the skipped sample with index i (below info.n_skipped): "train-000003.tar: key \"b\" at byte 1024: label:
- * \"cat\" is not a number". */
-void ct_dataset_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len);
+/* Describes the skipped sample with index i (below info.n_skipped). The strings are escaped. */
+void ct_dataset_skipped(const ct_dataset *d, uint32_t i, struct ct_refusal *out);
 /* Returns the name of a class, or NULL if the data set has no class names. */
 const char *ct_dataset_class_name(const ct_dataset *d, int label);
 /* Fails with CT_DATA if a class has different names in the two sets, or if `val` has more classes than `train`. */

@@ -29,7 +29,7 @@ struct ct_dataset_ops {
 	int32_t (*label)(const ct_dataset *d, uint32_t i);
 	void (*describe)(const ct_dataset *d, uint32_t i, char *text, size_t len);
 	void (*key)(const ct_dataset *d, uint32_t i, char *text, size_t len);
-	void (*skipped)(const ct_dataset *d, uint32_t i, char *text, size_t len);
+	void (*skipped)(const ct_dataset *d, uint32_t i, struct ct_refusal *out);
 	const char *(*class_name)(const ct_dataset *d, int label);
 };
 

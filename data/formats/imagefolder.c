@@ -174,7 +174,7 @@ static enum ct_status join_flat(struct directory_set *s, struct ct_image_dir_ima
 			s->labels[k] = label;
 			f->at[k++] = f->at[i];
 		} else {
-			CT_TRY(ct__folder_map_skip(&s->map, path, "no-label: the file is not in the list of labels"));
+			CT_TRY(ct__folder_map_skip(&s->map, path, "no-label", "the file is not in the list of labels"));
 		}
 	}
 	CT_TRY(ct__folder_map_rest(&s->map));
@@ -353,10 +353,10 @@ static enum ct_status read_file(int fd, struct ct_bytes *buf)
 	if (!S_ISREG(sb.st_mode))
 		return CT_FAIL(CT_DATA, "this is not a regular file");
 	if (sb.st_size == 0)
-		return CT_FAIL(CT_DATA, "empty: the file has no bytes");
+		return CT_FAIL_TAG(CT_DATA, NULL, "empty", "the file has no bytes");
 	if ((uint64_t)sb.st_size > CT_MAX_IMAGE_BYTES)
-		return CT_FAIL(CT_DATA, "size: the file has %lld bytes, but the limit is %u", (long long)sb.st_size,
-			       CT_MAX_IMAGE_BYTES);
+		return CT_FAIL_TAG(CT_DATA, NULL, "size", "the file has %lld bytes, but the limit is %u",
+				   (long long)sb.st_size, CT_MAX_IMAGE_BYTES);
 	CT_TRY(ct_bytes_reserve(buf, (size_t)sb.st_size));
 	while (buf->n < (size_t)sb.st_size) {
 		ssize_t got = read(fd, buf->data + buf->n, (size_t)sb.st_size - buf->n);
@@ -417,11 +417,13 @@ static void key_of(const ct_dataset *d, uint32_t i, char *text, size_t len)
 	ct_name_escape(path, strlen(path), text, len);
 }
 
-static void describe_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len)
+static void describe_skipped(const ct_dataset *d, uint32_t i, struct ct_refusal *out)
 {
-	const struct directory_set *s = (const struct directory_set *)d;
+	const struct ct_image_dir_skipped *s = &((const struct directory_set *)d)->map.skipped[i];
 
-	snprintf(text, len, "%s", s->map.skipped[i]);
+	snprintf(out->where, sizeof(out->where), "%s", s->file);
+	snprintf(out->tag, sizeof(out->tag), "%s", s->tag);
+	snprintf(out->reason, sizeof(out->reason), "%s: %s", s->tag, s->reason);
 }
 
 static const char *class_name(const ct_dataset *d, int label)

@@ -17,7 +17,7 @@
 void ct__folder_map_release(struct ct_image_dir_map *m)
 {
 	for (size_t i = 0; i < m->n_skipped; i++)
-		ct_free(m->skipped[i]);
+		ct_free(m->skipped[i].file);
 	ct_free(m->skipped);
 	ct_free(m->lines);
 	ct_free(m->text);
@@ -169,16 +169,17 @@ int32_t ct__folder_map_take(struct ct_image_dir_map *m, const char *file)
 	return at->label;
 }
 
-enum ct_status ct__folder_map_skip(struct ct_image_dir_map *m, const char *file, const char *reason)
+enum ct_status ct__folder_map_skip(struct ct_image_dir_map *m, const char *file, const char *tag, const char *reason)
 {
+	struct ct_image_dir_skipped s = {.tag = tag, .reason = reason};
 	char shown[160];
 
 	if (m->n_skipped == UINT32_MAX)
 		return CT_FAIL(CT_UNSUPPORTED, "more than %u files without an image or a label", UINT32_MAX);
 	CT_TRY_GROW(m->skipped, m->n_skipped, m->cap_skipped);
 	ct_name_escape(file, strlen(file), shown, sizeof(shown));
-	CT_TRY_ALLOC(m->skipped[m->n_skipped] = ct_strfmt("%s: %s", shown, reason));
-	m->n_skipped++;
+	CT_TRY_ALLOC(s.file = ct_strdup(shown));
+	m->skipped[m->n_skipped++] = s;
 	return CT_OK;
 }
 
@@ -186,7 +187,7 @@ enum ct_status ct__folder_map_rest(struct ct_image_dir_map *m)
 {
 	for (size_t i = 0; i < m->n; i++) {
 		if (!m->lines[i].taken)
-			CT_TRY(ct__folder_map_skip(m, m->lines[i].file, "no-image: the file does not exist"));
+			CT_TRY(ct__folder_map_skip(m, m->lines[i].file, "no-image", "the file does not exist"));
 	}
 	return CT_OK;
 }

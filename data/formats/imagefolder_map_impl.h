@@ -15,11 +15,16 @@ struct ct_image_dir_line {
 	bool taken;
 };
 
+struct ct_image_dir_skipped {
+	char *file;               /* owned; escaped */
+	const char *tag, *reason; /* string literals */
+};
+
 struct ct_image_dir_map {
 	char *text;
 	struct ct_image_dir_line *lines; /* [n], sorted by file */
 	size_t n;
-	char **skipped; /* [n_skipped] "FILE: reason" */
+	struct ct_image_dir_skipped *skipped; /* [n_skipped] */
 	size_t n_skipped, cap_skipped;
 };
 void ct__folder_map_release(struct ct_image_dir_map *m);
@@ -32,7 +37,9 @@ enum ct_status ct__folder_map_load(const char *path, struct ct_class_list *class
 				   struct ct_image_dir_map *out) CT_MUST_CHECK;
 /* Returns the label of a file and marks the file as used. Returns -1 if the file is not in the list. */
 int32_t ct__folder_map_take(struct ct_image_dir_map *m, const char *file);
-enum ct_status ct__folder_map_skip(struct ct_image_dir_map *m, const char *file, const char *reason) CT_MUST_CHECK;
+/* tag and reason are string literals. */
+enum ct_status ct__folder_map_skip(struct ct_image_dir_map *m, const char *file, const char *tag,
+				   const char *reason) CT_MUST_CHECK;
 /* Records as skipped every listed file that was not marked as used, because such a file does not exist. */
 enum ct_status ct__folder_map_rest(struct ct_image_dir_map *m) CT_MUST_CHECK;
 

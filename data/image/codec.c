@@ -24,9 +24,9 @@ enum ct_status ct_image_check_dims(const char *tag, const struct ct_image_opts *
 {
 	if (w > 0 && h > 0 && w <= CT_IMAGE_MAX_SIDE && h <= CT_IMAGE_MAX_SIDE && w * h <= opts->max_pixels)
 		return CT_OK;
-	CT_FAIL(CT_DATA,
-		"%s-dims: %llu x %llu pixels; sizes from 1 x 1 to %llu pixels are supported, with at most %d per side",
-		tag, (unsigned long long)w, (unsigned long long)h, (unsigned long long)opts->max_pixels,
-		CT_IMAGE_MAX_SIDE);
+	CT_FAIL_TAG(CT_DATA, NULL, tag,
+		    "%llu x %llu pixels; sizes from 1 x 1 to %llu pixels are supported, with at most %d per side",
+		    (unsigned long long)w, (unsigned long long)h, (unsigned long long)opts->max_pixels,
+		    CT_IMAGE_MAX_SIDE);
 	return CT_DATA;
 }

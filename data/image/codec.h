@@ -20,7 +20,8 @@ struct ct_scratch {
 enum ct_status ct_scratch_reserve(struct ct_scratch *s, size_t bytes) CT_MUST_CHECK;
 void ct_scratch_release(struct ct_scratch *s);
 
-/* Fails with CT_DATA and the message "TAG-dims: ..." if the width or height is zero or the image exceeds the limits. */
+/* Fails with CT_DATA and the tag, "jpeg-dims" or "png-dims", if the width or height is zero or the image exceeds the
+ * limits. */
 enum ct_status ct_image_check_dims(const char *tag, const struct ct_image_opts *opts, uint64_t w,
 				   uint64_t h) CT_MUST_CHECK;
 

@@ -5,6 +5,7 @@
  * JPEG is decoded at the strongest reduction that still has the pixels which the resize wants. */
 #include "data/image/image.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -78,16 +79,19 @@ static enum ct_status sniff(const uint8_t *p, size_t n, enum ct_image_format *ou
 	const char *name = NULL;
 
 	if (n == 0)
-		return CT_FAIL(CT_DATA, "empty: the image has no bytes");
+		return CT_FAIL_TAG(CT_DATA, NULL, "empty", "the image has no bytes");
 	for (size_t i = 0; i < CT_ARRAY_LEN(formats) && !name; i++) {
 		if (n >= formats[i].at + formats[i].n && memcmp(p + formats[i].at, formats[i].magic, formats[i].n) == 0)
 			name = formats[i].name;
 	}
 	if (!name)
-		return CT_FAIL(CT_DATA, "jpeg-magic: neither JPEG nor PNG: the first bytes are %02x %02x", p[0],
-			       n > 1 ? p[1] : 0);
+		return CT_FAIL_TAG(CT_DATA, NULL, "jpeg-magic", "neither JPEG nor PNG: the first bytes are %02x %02x",
+				   p[0], n > 1 ? p[1] : 0);
 	if (strcmp(name, "jpeg") != 0 && strcmp(name, "png") != 0) {
-		CT_FAIL(CT_DATA, "format-%s: this is a %s file, but only JPEG and PNG are supported", name, name);
+		char tag[CT_ERROR_TAG_MAX];
+
+		snprintf(tag, sizeof(tag), "format-%s", name);
+		CT_FAIL_TAG(CT_DATA, NULL, tag, "this is a %s file, but only JPEG and PNG are supported", name);
 		return ct_error_hint("convert it to JPEG or PNG");
 	}
 	*out = name[0] == 'j' ? CT_IMAGE_JPEG : CT_IMAGE_PNG;

@@ -55,7 +55,8 @@ enum ct_status ct_image_decoder_create(const struct ct_image_opts *opts, ct_imag
 void ct_image_decoder_destroy(ct_image_decoder *d);
 
 /* Reads the header. Borrows `bytes` until the next open. Fails with CT_DATA if the image cannot be used. The reason
- * starts with a short tag: "jpeg-truncated: ...", "jpeg-dims: 65500 x 65500 pixels; ...", "format-gif: ...". Tags:
+ * starts with a short tag, which ct_error_tag returns: "jpeg-truncated: ...", "jpeg-dims: 65500 x 65500 pixels; ...",
+ * "format-gif: ...". Tags:
  *   empty                no bytes
  *   jpeg-magic           neither JPEG nor PNG nor a known format
  *   format-NAME          gif, bmp, tiff, webp, avif, heic, jpeg2000, jpegxl: not supported
@@ -75,6 +76,7 @@ enum ct_status ct_image_open(ct_image_decoder *d, const void *bytes, size_t n,
  * image and not empty. want_w and want_h are the size to which the box will be resized; 0, 0: decode every pixel. */
 enum ct_status ct_image_decode(ct_image_decoder *d, struct ct_box window, int want_w, int want_h,
 			       struct ct_pixels *out) CT_MUST_CHECK;
+#define CT_IMAGE_WARNING_TAG "jpeg-warning" /* the tag of all warnings */
 /* Returns the codec's warning since the last ct_image_open ("jpeg-warning: premature end"), or NULL. */
 const char *ct_image_warning(const ct_image_decoder *d);
 

@@ -16,7 +16,7 @@
 #include "data/image/exif_impl.h"
 #include "data/image/jpeg_part_impl.h"
 
-#define WARNING_TAG "jpeg-warning: "
+#define WARNING_TAG CT_IMAGE_WARNING_TAG ": "
 #define ROWS_A_CALL 16
 /* Limit on the number of scans times the pixels of the image, in units of max_pixels. Every scan of a progressive image
  * processes all pixels; images usually have about ten scans. */
@@ -185,18 +185,18 @@ static enum ct_status failed(ct_jpeg *j, enum failure why)
 	int code = j->errors.msg_code;
 
 	if (why == FAIL_SCANS) {
-		CT_FAIL(CT_DATA,
-			"jpeg-scans: scan %d of an image of %u x %u pixels; more than %d scans, or fewer in a large image, "
-			"are refused",
-			j->d.input_scan_number, j->d.image_width, j->d.image_height, j->opts.max_scans);
+		CT_FAIL_TAG(CT_DATA, NULL, "jpeg-scans",
+			    "scan %d of an image of %u x %u pixels; more than %d scans, or fewer in a large image, "
+			    "are refused",
+			    j->d.input_scan_number, j->d.image_width, j->d.image_height, j->opts.max_scans);
 	} else if (why == FAIL_TRUNCATED || j->ended) {
-		CT_FAIL(CT_DATA, "jpeg-truncated: the file ends in the middle of the image");
+		CT_FAIL_TAG(CT_DATA, NULL, "jpeg-truncated", "the file ends in the middle of the image");
 	} else {
 		j->errors.format_message((j_common_ptr)&j->d, text);
 		if (code == JERR_OUT_OF_MEMORY)
 			CT_FAIL(CT_NOMEM, "out of memory while decoding a JPEG image: %s", text);
 		else
-			CT_FAIL(CT_DATA, "%s: %s", tag_of(code), text);
+			CT_FAIL_TAG(CT_DATA, NULL, tag_of(code), "%s", text);
 	}
 	release(j);
 	return ct_error_status();
@@ -244,8 +244,8 @@ static enum ct_status choose_colors(ct_jpeg *j)
 		j->d.out_color_space = JCS_CMYK;
 		return CT_OK;
 	default:
-		return CT_FAIL(CT_DATA, "jpeg-unsupported: %d components of an unknown color space",
-			       j->d.num_components);
+		return CT_FAIL_TAG(CT_DATA, NULL, "jpeg-unsupported", "%d components of an unknown color space",
+				   j->d.num_components);
 	}
 }
 
@@ -261,7 +261,8 @@ enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct c
 	/* Sequential and progressive frames with Huffman or arithmetic coding: both libjpeg-turbo 2 and 3 decode these
 	 * types at 8 bits. */
 	if (m.sof > 0xc2 && m.sof != 0xc9 && m.sof != 0xca)
-		return CT_FAIL(CT_DATA, "jpeg-unsupported: frame type SOF%d (lossless or hierarchical)", m.sof - 0xc0);
+		return CT_FAIL_TAG(CT_DATA, NULL, "jpeg-unsupported", "frame type SOF%d (lossless or hierarchical)",
+				   m.sof - 0xc0);
 	why = setjmp(j->escape);
 	if (why != 0)
 		return failed(j, (enum failure)why);
@@ -269,9 +270,9 @@ enum ct_status ct_jpeg_open(ct_jpeg *j, const uint8_t *bytes, size_t n, struct c
 	jpeg_read_header(&j->d, TRUE);
 	if (j->ended)
 		longjmp(j->escape, FAIL_TRUNCATED);
-	CT_TRY(ct_image_check_dims("jpeg", &j->opts, j->d.image_width, j->d.image_height));
+	CT_TRY(ct_image_check_dims("jpeg-dims", &j->opts, j->d.image_width, j->d.image_height));
 	if (j->d.data_precision != 8)
-		return CT_FAIL(CT_DATA, "jpeg-unsupported: %d bits per sample", j->d.data_precision);
+		return CT_FAIL_TAG(CT_DATA, NULL, "jpeg-unsupported", "%d bits per sample", j->d.data_precision);
 	CT_TRY(choose_colors(j));
 	out->w = (int)j->d.image_width;
 	out->h = (int)j->d.image_height;

@@ -49,8 +49,8 @@ static enum ct_status png_status(int rc)
 	if (rc == SPNG_EMEM)
 		return CT_FAIL(CT_NOMEM, "out of memory while reading a PNG image");
 	if (rc == SPNG_EWIDTH || rc == SPNG_EHEIGHT || rc == SPNG_EUSER_WIDTH || rc == SPNG_EUSER_HEIGHT)
-		return CT_FAIL(CT_DATA, "png-dims: %s", spng_strerror(rc));
-	return CT_FAIL(CT_DATA, "%s: %s", rc == SPNG_IO_EOF ? "png-truncated" : "png-data", spng_strerror(rc));
+		return CT_FAIL_TAG(CT_DATA, NULL, "png-dims", "%s", spng_strerror(rc));
+	return CT_FAIL_TAG(CT_DATA, NULL, rc == SPNG_IO_EOF ? "png-truncated" : "png-data", "%s", spng_strerror(rc));
 }
 
 enum ct_status ct_png_open(ct_png *p, const uint8_t *bytes, size_t n, struct ct_image_header *out)
@@ -65,7 +65,7 @@ enum ct_status ct_png_open(ct_png *p, const uint8_t *bytes, size_t n, struct ct_
 	CT_TRY(png_status(spng_set_chunk_limits(p->ctx, CHUNK_BYTES, CHUNK_BYTES)));
 	CT_TRY(png_status(spng_set_png_buffer(p->ctx, bytes, n)));
 	CT_TRY(png_status(spng_get_ihdr(p->ctx, &p->ihdr)));
-	CT_TRY(ct_image_check_dims("png", &p->opts, p->ihdr.width, p->ihdr.height));
+	CT_TRY(ct_image_check_dims("png-dims", &p->opts, p->ihdr.width, p->ihdr.height));
 	out->w = (int)p->ihdr.width;
 	out->h = (int)p->ihdr.height;
 	out->components = components[p->ihdr.color_type % CT_ARRAY_LEN(components)];

@@ -72,15 +72,16 @@ static enum ct_status check_count(uint32_t n)
 	return n < INT32_MAX ? CT_OK : CT_FAIL(CT_UNSUPPORTED, "a shard with more than %d samples", INT32_MAX);
 }
 
-static CT_PRINTF(2, 3) enum ct_status skip(struct ct_shard_build *b, const char *fmt, ...)
+static CT_PRINTF(3, 4) enum ct_status skip(struct ct_shard_build *b, const char *tag, const char *fmt, ...)
 {
 	struct ct_shard_index *x = b->x;
 	struct ct_shard_skipped s = {.offset = b->header, .key_len = (uint32_t)b->key.len};
 	char reason[192];
+	const int n = snprintf(reason, sizeof(reason), "%s: ", tag);
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(reason, sizeof(reason), fmt, ap);
+	vsnprintf(reason + n, sizeof(reason) - (size_t)n, fmt, ap);
 	va_end(ap);
 	CT_TRY(text_add(b, ct_str_text(&b->key), b->key.len, &s.key));
 	CT_TRY(text_add(b, reason, strlen(reason), &s.reason));
@@ -113,25 +114,25 @@ static enum ct_status end_sample(struct ct_shard_build *b)
 	if (b->n_images == 0 && b->n_labels == 0 && b->n_links == 0)
 		return CT_OK; /* neither image nor label, for example a file of notes */
 	if (b->n_links)
-		return skip(b, "link: its image or label is a link to another file");
+		return skip(b, "link", "its image or label is a link to another file");
 	if (b->n_images > 1 || b->n_labels > 1)
-		return skip(b, "duplicate: %u images and %u labels", b->n_images, b->n_labels);
+		return skip(b, "duplicate", "%u images and %u labels", b->n_images, b->n_labels);
 	if (b->n_images == 0)
-		return skip(b, "no-image: a label (.cls) without an image (.jpg, .jpeg or .png)");
+		return skip(b, "no-image", "a label (.cls) without an image (.jpg, .jpeg or .png)");
 	if (b->n_labels == 0)
-		return skip(b, "no-label: an image without a label (.cls)");
+		return skip(b, "no-label", "an image without a label (.cls)");
 	if (b->image_bytes == 0)
-		return skip(b, "empty: the image has no bytes");
+		return skip(b, "empty", "the image has no bytes");
 	if (b->image_bytes > CT_MAX_IMAGE_BYTES)
-		return skip(b, "size: the image has %llu bytes, but the limit is %u",
+		return skip(b, "size", "the image has %llu bytes, but the limit is %u",
 			    (unsigned long long)b->image_bytes, CT_MAX_IMAGE_BYTES);
 	if (b->label_bytes == 0 || b->label_bytes > sizeof(text))
-		return skip(b, "label: %llu bytes instead of a number", (unsigned long long)b->label_bytes);
+		return skip(b, "label", "%llu bytes instead of a number", (unsigned long long)b->label_bytes);
 	CT_TRY(ct_tar_read(b->tar, text, (size_t)b->label_bytes, b->label_at));
 	if (ct_label_parse(text, (size_t)b->label_bytes, &label))
 		return keep(b, label);
 	ct_name_escape(text, (size_t)b->label_bytes, shown, sizeof(shown));
-	return skip(b, "label: \"%s\" is not a number from 0 to %d", shown, CT_MAX_LABEL);
+	return skip(b, "label", "\"%s\" is not a number from 0 to %d", shown, CT_MAX_LABEL);
 }
 
 enum ct_status ct__shard_build_flush(struct ct_shard_build *b)
@@ -235,7 +236,7 @@ enum ct_status ct_shard_index_limit_labels(struct ct_shard_index *x, int n_class
 		ct_str_add_bytes(&b.key, x->text + s.key, s.key_len);
 		CT_TRY_GOTO(ct_str_status(&b.key), st, out);
 		b.header = s.offset;
-		CT_TRY_GOTO(skip(&b, "label: %d is out of range: there are %d classes", s.label, n_classes), st, out);
+		CT_TRY_GOTO(skip(&b, "label", "%d is out of range: there are %d classes", s.label, n_classes), st, out);
 	}
 	x->n = kept;
 	ct_free(x->text);
@@ -253,8 +254,8 @@ enum ct_status ct__shard_build_finish(struct ct_shard_build *b)
 	struct ct_shard_index *x = b->x;
 
 	if (x->n == 0 && x->n_skipped == 0) {
-		CT_FAIL(CT_DATA, "%s: empty: %s", ct_tar_path(b->tar),
-			x->bytes ? "it contains no samples" : "the file has no bytes");
+		CT_FAIL_TAG(CT_DATA, ct_tar_path(b->tar), "empty", "%s",
+			    x->bytes ? "it contains no samples" : "the file has no bytes");
 		return ct_error_hint("a sample consists of two successive members such as n01440764_10026.jpg and "
 				     "n01440764_10026.cls; `ctrain data pack` makes such shards");
 	}

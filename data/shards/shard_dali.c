@@ -40,7 +40,7 @@ static CT_PRINTF(3, 4) enum ct_status bad(const struct reader *r, const char *ta
 	va_start(ap, fmt);
 	ct_str_addv(&text, fmt, ap);
 	va_end(ap);
-	st = CT_FAIL(CT_DATA, "%s: %s: line %llu: %s", r->path, tag, (unsigned long long)r->line, ct_str_text(&text));
+	st = CT_FAIL_TAG(CT_DATA, r->path, tag, "line %llu: %s", (unsigned long long)r->line, ct_str_text(&text));
 	ct_str_release(&text);
 	ct_error_hint("if the shard is intact, delete the .idx file: ctrain builds its own index");
 	return st;

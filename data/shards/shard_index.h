@@ -4,9 +4,9 @@
  * and a label (cls: a decimal number, optionally with whitespace around it), in any order. Other members and hidden
  * files are ignored.
  *
- * A sample that cannot be used is recorded in `skipped` with a reason that starts with a tag: no-image, no-label,
- * duplicate, empty, label, size, link. A shard that is not a tar file or has no samples causes a CT_DATA error, whose
- * message is one of data/shards/tar.h or "PATH: empty: ...".
+ * A sample that cannot be used is recorded in `skipped` with a reason "TAG: ...". TAG is no-image, no-label, duplicate,
+ * empty, label, size or link; it contains no colon. A shard that is not a tar file or has no samples causes a CT_DATA
+ * error, whose message is one of data/shards/tar.h or "PATH: empty: ...".
  *
  * Indexes are cached in files (shard_cache.c): in `.ctrain-index/` in the directory of the shards, or in a separate
  * directory. A cached index records the shard's name, size and modification time and has a checksum. If anything does
@@ -31,7 +31,7 @@ struct ct_shard_sample {
 struct ct_shard_skipped {
 	uint64_t offset; /* position of the first member's header */
 	uint32_t key, key_len;
-	uint32_t reason; /* offset in text, NUL-terminated; escaped for printing */
+	uint32_t reason; /* offset in text of "TAG: ...", NUL-terminated; escaped for printing */
 	uint32_t reserved;
 };
 

@@ -38,13 +38,27 @@ struct shard_set {
 struct indexing {
 	struct shard_set *set;
 	const char *index_dir;
-	char **damage; /* [n_shards] errors of the shards. NULL: the first error ends indexing */
+	struct ct_refusal **damage; /* [n_shards] errors of the shards. NULL: the first error ends indexing */
 	size_t start;
 	atomic_size_t n_from[3]; /* by enum ct_shard_source */
 	pthread_mutex_t lock;
 	size_t failed; /* index of the first shard that could not be indexed; n_shards: none */
 	struct ct_error error;
 };
+
+/* Makes a copy of the thread's error, or returns NULL. */
+static struct ct_refusal *copy_error(void)
+{
+	const size_t at = ct_error_tag_at();
+	struct ct_refusal *r = CT_NEW(struct ct_refusal);
+
+	if (r) {
+		snprintf(r->where, sizeof(r->where), "%.*s", at > 2 ? (int)at - 2 : 0, ct_error_message());
+		snprintf(r->tag, sizeof(r->tag), "%s", ct_error_tag());
+		snprintf(r->reason, sizeof(r->reason), "%s", ct_error_message() + at);
+	}
+	return r;
+}
 
 /* Handles the thread's error for shard i. Returns false if the error has been recorded and indexing continues. */
 static bool ends_indexing(struct indexing *x, size_t i)
@@ -53,7 +67,7 @@ static bool ends_indexing(struct indexing *x, size_t i)
 
 	if (!x->damage || st == CT_NOMEM)
 		return true;
-	x->damage[i] = ct_strdup(ct_error_message());
+	x->damage[i] = copy_error();
 	return x->damage[i] == NULL;
 }
 
@@ -107,7 +121,7 @@ static enum ct_status index_all(struct shard_set *s, const struct ct_dataset_spe
 
 	x.start = (size_t)getpid() * 7919 % s->n_shards;
 	if (spec->on_damaged)
-		CT_TRY_ALLOC(x.damage = CT_NEW_ARRAY(char *, s->n_shards));
+		CT_TRY_ALLOC(x.damage = CT_NEW_ARRAY(struct ct_refusal *, s->n_shards));
 	st = index_on_threads(&x, spec->threads);
 	if (st == CT_OK)
 		CT_INFO("%zu shards in %.2f s: %zu indexes from the cache, %zu from .idx files, %zu built", s->n_shards,
@@ -278,18 +292,18 @@ static enum ct_status settle_classes(struct shard_set *s, const struct ct_datase
 static enum ct_status check_any(const struct shard_set *s, const struct ct_dataset_spec *spec)
 {
 	const struct ct_dataset_info *info = &s->base.info;
-	char first[512];
+	struct ct_refusal first = {0};
 
 	if (info->n_skipped)
-		ct_dataset_skipped(&s->base, 0, first, sizeof(first));
+		ct_dataset_skipped(&s->base, 0, &first);
 	if (info->n == 0 && spec->on_damaged)
 		return CT_OK;
 	if (info->n == 0)
-		return CT_FAIL(CT_DATA, "no sample can be used: %u are skipped; the first one is %s", info->n_skipped,
-			       first);
+		return CT_FAIL(CT_DATA, "no sample can be used: %u are skipped; the first one is %s: %s",
+			       info->n_skipped, first.where, first.reason);
 	if (info->n_skipped)
-		CT_WARN("%u of %" PRIu64 " samples are skipped; the first one is %s", info->n_skipped,
-			(uint64_t)info->n + info->n_skipped, first);
+		CT_WARN("%u of %" PRIu64 " samples are skipped; the first one is %s: %s", info->n_skipped,
+			(uint64_t)info->n + info->n_skipped, first.where, first.reason);
 	return CT_OK;
 }
 
@@ -433,19 +447,19 @@ static void key_of(const ct_dataset *d, uint32_t i, char *text, size_t len)
 	ct_name_escape(x->text + p->key, p->key_len, text, len);
 }
 
-static void describe_skipped(const ct_dataset *d, uint32_t i, char *text, size_t len)
+static void describe_skipped(const ct_dataset *d, uint32_t i, struct ct_refusal *out)
 {
 	const struct shard_set *s = (const struct shard_set *)d;
 	uint32_t shard = find_group(s->first_skipped, s->n_shards, i);
 	const struct ct_shard_index *x = &s->indexes[shard];
 	const struct ct_shard_skipped *p = &x->skipped[i - s->first_skipped[shard]];
-	size_t n;
+	const char *reason = x->text + p->reason;
+	const size_t n = strcspn(reason, ":");
 
-	describe_at(ct_path_name(s->paths[shard]), x, p->key, p->key_len, p->offset, text, len);
-	n = strlen(text);
-	ct_name_escape(": ", 2, text + n, len - n);
-	n = strlen(text);
-	ct_name_escape(x->text + p->reason, strlen(x->text + p->reason), text + n, len - n);
+	describe_at(ct_path_name(s->paths[shard]), x, p->key, p->key_len, p->offset, out->where, sizeof(out->where));
+	if (n < sizeof(out->tag) && reason[n])
+		snprintf(out->tag, sizeof(out->tag), "%.*s", (int)n, reason);
+	ct_name_escape(reason, strlen(reason), out->reason, sizeof(out->reason));
 }
 
 static const char *class_name(const ct_dataset *d, int label)

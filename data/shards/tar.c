@@ -59,8 +59,8 @@ static CT_PRINTF(5, 6) enum ct_status
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return CT_FAIL(CT_DATA, "%s: %s: member \"%s\" at byte %llu: %s", t->path, tag, escaped, (unsigned long long)at,
-		       text);
+	return CT_FAIL_TAG(CT_DATA, t->path, tag, "member \"%s\" at byte %llu: %s", escaped, (unsigned long long)at,
+			   text);
 }
 
 static enum ct_status create(const char *path, ct_tar **out)
@@ -158,8 +158,9 @@ void ct_tar_seek(ct_tar *t, uint64_t at)
 enum ct_status ct_tar_read(ct_tar *t, void *dst, size_t n, uint64_t at)
 {
 	if (at > t->bytes || n > t->bytes - at)
-		return CT_FAIL(CT_DATA, "%s: truncated: it ends at byte %llu, %zu bytes are expected at byte %llu",
-			       t->path, (unsigned long long)t->bytes, n, (unsigned long long)at);
+		return CT_FAIL_TAG(CT_DATA, t->path, "truncated",
+				   "it ends at byte %llu, %zu bytes are expected at byte %llu",
+				   (unsigned long long)t->bytes, n, (unsigned long long)at);
 	if (n == 0)
 		return CT_OK;
 	if (t->mem) {
@@ -201,17 +202,16 @@ static enum ct_status no_header(const ct_tar *t, const struct header *h)
 	enum ct_status st;
 
 	if (h->at == 0 && memcmp(b, "PK\3\4", 4) == 0)
-		st = CT_FAIL(CT_DATA, "%s: format-zip: this is a zip archive, not a tar file", t->path);
+		st = CT_FAIL_TAG(CT_DATA, t->path, "format-zip", "this is a zip archive, not a tar file");
 	else if (h->at == 0 && b[0] == 0x1f && b[1] == 0x8b)
-		st = CT_FAIL(CT_DATA, "%s: format-gzip: this is a compressed file, which does not allow random access",
-			     t->path);
+		st = CT_FAIL_TAG(CT_DATA, t->path, "format-gzip",
+				 "this is a compressed file, which does not allow random access");
 	else if (h->at == 0 && b[0] == '<')
-		st = CT_FAIL(CT_DATA,
-			     "%s: tar-header: this is not a tar file but looks like a web page (a failed download?)",
-			     t->path);
+		st = CT_FAIL_TAG(CT_DATA, t->path, "tar-header",
+				 "this is not a tar file but looks like a web page (a failed download?)");
 	else
-		return CT_FAIL(CT_DATA, "%s: tar-header: there is no tar header at byte %llu (wrong checksum)", t->path,
-			       (unsigned long long)h->at);
+		return CT_FAIL_TAG(CT_DATA, t->path, "tar-header",
+				   "there is no tar header at byte %llu (wrong checksum)", (unsigned long long)h->at);
 	ct_error_hint(b[0] == 0x1f ? "uncompress it first: gunzip" : "download the tar file again");
 	return st;
 }
@@ -262,8 +262,8 @@ static enum ct_status read_header(ct_tar *t, struct header *h, bool *end)
 	}
 	*end = false;
 	if (left < BLOCK && t->at > 0)
-		return CT_FAIL(CT_DATA, "%s: truncated: it ends inside the header at byte %llu", t->path,
-			       (unsigned long long)t->at);
+		return CT_FAIL_TAG(CT_DATA, t->path, "truncated", "it ends inside the header at byte %llu",
+				   (unsigned long long)t->at);
 	if (left < BLOCK)
 		memset(h->block + left, 0, BLOCK - left);
 	if (left < BLOCK || !ct__tar_checksum_right(h->block))
@@ -417,8 +417,9 @@ static enum ct_status next_member(ct_tar *t, struct ct_tar_member *m, struct ct_
 	for (;;) {
 		CT_TRY(read_header(t, &h, &end));
 		if (end && x.any)
-			return CT_FAIL(CT_DATA, "%s: truncated: the header at byte %llu has no member after it",
-				       t->path, (unsigned long long)x.first);
+			return CT_FAIL_TAG(CT_DATA, t->path, "truncated",
+					   "the header at byte %llu has no member after it",
+					   (unsigned long long)x.first);
 		if (end) {
 			t->ended = true;
 			return CT_OK;

@@ -194,6 +194,7 @@ static void test_classes(void **state)
 static void test_flat(void **state)
 {
 	char *dir = temp_dir(), text[200];
+	struct ct_refusal why;
 	ct_dataset *d;
 
 	(void)state;
@@ -202,17 +203,21 @@ static void test_flat(void **state)
 	image(dir, "v/ILSVRC2012_val_00000003.JPEG");
 	expect_fail(dir, "v", NULL, CT_DATA, "is flat: it contains 3 images", "val.txt");
 	text_write(dir, "v/val.txt",
-		   "ILSVRC2012_val_00000003.JPEG 65\nILSVRC2012_val_00000001.JPEG 2\n# end\nx y.jpg 1");
+		   "ILSVRC2012_val_00000003.JPEG 65\nILSVRC2012_val_00000001.JPEG 2\n# end\nx: y.jpg 1");
 	assert_ok(open_in(dir, "v", NULL, &d));
 	assert_int_equal(ct_dataset_info(d)->n, 2);
 	assert_int_equal(ct_dataset_info(d)->n_classes, 66);
 	assert_int_equal(ct_dataset_info(d)->n_skipped, 2);
 	ct_dataset_key(d, 1, text, sizeof(text));
 	assert_string_equal(text, "ILSVRC2012_val_00000003.JPEG");
-	ct_dataset_skipped(d, 0, text, sizeof(text));
-	assert_non_null(strstr(text, "ILSVRC2012_val_00000002.JPEG: no-label: "));
-	ct_dataset_skipped(d, 1, text, sizeof(text));
-	assert_non_null(strstr(text, "x y.jpg: no-image: "));
+	ct_dataset_skipped(d, 0, &why);
+	assert_string_equal(why.where, "ILSVRC2012_val_00000002.JPEG");
+	assert_string_equal(why.tag, "no-label");
+	assert_string_equal(why.reason, "no-label: the file is not in the list of labels");
+	ct_dataset_skipped(d, 1, &why);
+	assert_string_equal(why.where, "x: y.jpg");
+	assert_string_equal(why.tag, "no-image");
+	assert_string_equal(why.reason, "no-image: the file does not exist");
 	ct_dataset_close(d);
 	text_write(
 		dir, "v/val.txt",

@@ -223,11 +223,12 @@ static void test_changes(void **state)
 	temp_dir_remove(dir);
 }
 
-static enum ct_status note_damaged(void *user, const char *text)
+static enum ct_status note_damaged(void *user, const struct ct_refusal *why)
 {
 	struct ct_str *all = user;
 
-	ct_str_addf(all, "%s\n", text);
+	assert_int_equal(strncmp(why->reason, why->tag, strlen(why->tag)), 0);
+	ct_str_addf(all, "%s [%s] %s\n", why->where, why->tag, why->reason);
 	return all->len > 1000 ? CT_FAIL(CT_IO, "that is enough") : CT_OK;
 }
 
@@ -254,8 +255,8 @@ static void test_damaged(void **state)
 	assert_int_equal(ct_dataset_info(d)->n_groups, 3);
 	expect_sample(d, 1, "b001", 1, 701);
 	ct_dataset_close(d);
-	first = strstr(ct_str_text(&told), "s-0.tar: tar-header: ");
-	second = strstr(ct_str_text(&told), "s-2.tar: empty: ");
+	first = strstr(ct_str_text(&told), "s-0.tar [tar-header] tar-header: ");
+	second = strstr(ct_str_text(&told), "s-2.tar [empty] empty: ");
 	assert_true(first && second && first < second);
 	text_write(dir, "s-1.tar", "PK\3\4");
 	assert_ok(ct_dataset_open(&spec, &d));
@@ -273,7 +274,8 @@ static void test_damaged(void **state)
 
 static void test_classes(void **state)
 {
-	char *dir = temp_dir(), text[200];
+	char *dir = temp_dir();
+	struct ct_refusal why;
 	struct ct_dataset_spec spec = {.name = "shards", .dir = dir, .path = "*.tar", .n_classes = 3};
 	ct_dataset *d, *v;
 	struct bytes t = {0};
@@ -285,9 +287,10 @@ static void test_classes(void **state)
 	assert_int_equal(ct_dataset_info(d)->n, 2);
 	assert_int_equal(ct_dataset_info(d)->n_skipped, 1);
 	assert_int_equal(ct_dataset_info(d)->n_classes, 3);
-	ct_dataset_skipped(d, 0, text, sizeof(text));
-	assert_non_null(strstr(text, "a.tar: key \"k002\" at byte"));
-	assert_non_null(strstr(text, "label: 3 is out of range: there are 3 classes"));
+	ct_dataset_skipped(d, 0, &why);
+	assert_non_null(strstr(why.where, "a.tar: key \"k002\" at byte"));
+	assert_string_equal(why.tag, "label");
+	assert_string_equal(why.reason, "label: 3 is out of range: there are 3 classes");
 	ct_dataset_close(d);
 	/* Where it is most of them, data.classes is wrong. */
 	spec.n_classes = 2;
@@ -331,8 +334,9 @@ static void test_classes(void **state)
 	bytes_release(&t);
 	assert_ok(ct_dataset_open(&spec, &d));
 	assert_int_equal(ct_dataset_info(d)->n_skipped, 2);
-	ct_dataset_skipped(d, 0, text, sizeof(text));
-	assert_int_equal(strncmp(text, "b.tar: key \"x\\x0a\" at byte 0: no-label: ", 39), 0);
+	ct_dataset_skipped(d, 0, &why);
+	assert_string_equal(why.where, "b.tar: key \"x\\x0a\" at byte 0");
+	assert_string_equal(why.tag, "no-label");
 	ct_dataset_close(d);
 	spec.path = "b.tar";
 	assert_int_equal(ct_dataset_open(&spec, &d), CT_DATA);

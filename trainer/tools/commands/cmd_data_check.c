@@ -47,11 +47,11 @@ static void show_progress(void *user, uint64_t done, uint64_t total, size_t bad)
 	ct_ticker_show(r->ticker, done, total, note);
 }
 
-static enum ct_status note_damaged(void *user, const char *text)
+static enum ct_status note_damaged(void *user, const struct ct_refusal *why)
 {
 	struct run *r = user;
 
-	return ct_data_findings_add_damaged(&r->findings, r->sets[r->n_sets].set, text);
+	return ct_data_findings_add_damaged(&r->findings, r->sets[r->n_sets].set, why);
 }
 
 static void begin_set(struct run *r, const char *set)

@@ -2,9 +2,8 @@
  * threads go to one list under a lock, and are sorted at the end, so the output does not depend on the threads. A
  * sample that cannot be read or decoded is a finding; any other error ends the check.
  *
- * Reasons begin with a tag, such as "jpeg-truncated: ", by which findings are counted. The reasons of damaged shards
- * and skipped samples come after a location in the same string, so the string is split at the first part that looks
- * like a tag. */
+ * Findings are counted by the tags of their reasons, such as "jpeg-truncated", which the library that refuses a sample
+ * or a shard states separately. */
 #include "trainer/tools/dataset/data_check.h"
 
 #include <pthread.h>
@@ -48,20 +47,6 @@ void ct_data_findings_release(struct ct_data_findings *f)
 	*f = (struct ct_data_findings){0};
 }
 
-/* Copies the tag of a reason of the form "tag: ...", or "other" if it has none. A tag consists of lower-case letters,
- * digits and '-'. */
-static void find_tag(const char *reason, char tag[32])
-{
-	size_t n = strspn(reason, "abcdefghijklmnopqrstuvwxyz0123456789-");
-
-	if (n == 0 || n >= 32 || reason[n] != ':') {
-		reason = "other";
-		n = strlen(reason);
-	}
-	memcpy(tag, reason, n);
-	tag[n] = '\0';
-}
-
 static void count_tag(struct ct_data_findings *f, enum ct_finding_kind kind, const char *tag)
 {
 	struct ct_data_finding_tag *t = f->tags;
@@ -77,33 +62,37 @@ static void count_tag(struct ct_data_findings *f, enum ct_finding_kind kind, con
 		t->n++;
 }
 
-static enum ct_status add(struct ct_data_findings *f, const struct ct_data_finding *like, const char *where,
-			  const char *key, const char *reason)
+static enum ct_status add(struct ct_data_findings *f, const struct ct_data_finding *like, const char *key,
+			  const struct ct_refusal *why)
 {
 	struct ct_data_finding *v;
 
 	CT_TRY_GROW(f->v, f->n, f->cap);
 	v = &f->v[f->n++];
 	*v = *like;
-	v->where = ct_strdup(where);
+	v->where = ct_strdup(why->where);
 	v->key = ct_strdup(key);
-	v->reason = ct_strdup(reason);
-	find_tag(reason, v->tag);
+	v->reason = ct_strdup(why->reason);
+	snprintf(v->tag, sizeof(v->tag), "%s", why->tag[0] ? why->tag : "other");
 	f->counts[v->kind]++;
 	count_tag(f, v->kind, v->tag);
 	return v->where && v->key && v->reason ? CT_OK : CT_NOMEM;
 }
 
-static enum ct_status note(struct check *c, enum ct_finding_kind kind, uint32_t sample, const char *reason)
+static enum ct_status note(struct check *c, enum ct_finding_kind kind, uint32_t sample, const char *tag,
+			   const char *reason)
 {
 	struct ct_data_finding like = {.set = c->opts->set, .kind = kind, .sample = sample};
-	char where[TEXT], key[TEXT];
+	struct ct_refusal why;
+	char key[TEXT];
 	enum ct_status st;
 
-	ct_dataset_describe(c->opts->data, sample, where, sizeof(where));
+	snprintf(why.tag, sizeof(why.tag), "%s", tag);
+	snprintf(why.reason, sizeof(why.reason), "%s", reason);
+	ct_dataset_describe(c->opts->data, sample, why.where, sizeof(why.where));
 	ct_dataset_key(c->opts->data, sample, key, sizeof(key));
 	pthread_mutex_lock(&c->mutex);
-	st = add(c->out, &like, where, key, reason);
+	st = add(c->out, &like, key, &why);
 	c->n_bad += kind == CT_FINDING_BAD;
 	pthread_mutex_unlock(&c->mutex);
 	return st;
@@ -115,11 +104,10 @@ static enum ct_status check_one(struct check *c, ct_transformer *t, uint32_t i)
 	enum ct_status st = ct_transformer_verify(t, i, &header);
 
 	if (st == CT_DATA || st == CT_NOT_FOUND) {
-		char reason[TEXT];
-
-		snprintf(reason, sizeof(reason), "%s", ct_error_message());
-		ct_error_clear();
-		return note(c, CT_FINDING_BAD, i, reason);
+		st = note(c, CT_FINDING_BAD, i, ct_error_tag(), ct_error_message());
+		if (st == CT_OK)
+			ct_error_clear();
+		return st;
 	}
 	if (st < 0) {
 		char where[TEXT];
@@ -127,7 +115,9 @@ static enum ct_status check_one(struct check *c, ct_transformer *t, uint32_t i)
 		ct_dataset_describe(c->opts->data, i, where, sizeof(where));
 		return ct_error_wrap("%s", where);
 	}
-	return ct_transformer_warning(t) ? note(c, CT_FINDING_WARNING, i, ct_transformer_warning(t)) : CT_OK;
+	if (!ct_transformer_warning(t))
+		return CT_OK;
+	return note(c, CT_FINDING_WARNING, i, CT_IMAGE_WARNING_TAG, ct_transformer_warning(t));
 }
 
 static void count_one(struct check *c)
@@ -162,46 +152,20 @@ static enum ct_status check_some(ct_work_queue *q, void *arg)
 	return st;
 }
 
-/* Splits a message such as "train-000003.tar: key \"b\" at byte 1024: label: ...". The reason starts at the first tag.
- */
-static char *find_reason(char *text)
+enum ct_status ct_data_findings_add_damaged(struct ct_data_findings *f, const char *set, const struct ct_refusal *why)
 {
-	for (char *at = text; (at = strstr(at, ": ")); at++) {
-		char tag[32];
+	const struct ct_data_finding like = {.set = set, .kind = CT_FINDING_DAMAGED, .sample = -1};
 
-		find_tag(at + 2, tag);
-		if (strcmp(tag, "other") != 0)
-			return at;
-	}
-	return NULL;
-}
-
-/* Adds a finding for a sample that is not in the index. Modifies the text. */
-static enum ct_status add_text(struct ct_data_findings *f, const char *set, enum ct_finding_kind kind, char *text)
-{
-	struct ct_data_finding like = {.set = set, .kind = kind, .sample = -1};
-	char *reason = find_reason(text);
-
-	if (!reason)
-		return add(f, &like, "", "", text);
-	*reason = '\0';
-	return add(f, &like, text, "", reason + 2);
-}
-
-enum ct_status ct_data_findings_add_damaged(struct ct_data_findings *f, const char *set, const char *text)
-{
-	char copy[TEXT];
-
-	snprintf(copy, sizeof(copy), "%s", text);
-	return add_text(f, set, CT_FINDING_DAMAGED, copy);
+	return add(f, &like, "", why);
 }
 
 static enum ct_status add_left_out(struct check *c, uint32_t i)
 {
-	char text[TEXT];
+	const struct ct_data_finding like = {.set = c->opts->set, .kind = CT_FINDING_LEFT_OUT, .sample = -1};
+	struct ct_refusal why;
 
-	ct_dataset_skipped(c->opts->data, i, text, sizeof(text));
-	return add_text(c->out, c->opts->set, CT_FINDING_LEFT_OUT, text);
+	ct_dataset_skipped(c->opts->data, i, &why);
+	return add(c->out, &like, "", &why);
 }
 
 static int by_count(const void *a, const void *b)

@@ -19,14 +19,14 @@ struct ct_data_finding {
 	enum ct_finding_kind kind;
 	int64_t sample; /* index of the sample, or -1 if it is not in the index of its data set */
 	char *where, *key, *reason;
-	char tag[32]; /* first word of the reason, such as "jpeg-truncated", or "other" */
+	char tag[CT_ERROR_TAG_MAX]; /* the kind of the reason, such as "jpeg-truncated", or "other" */
 };
 
 #define CT_MAX_TAGS 64 /* maximum over all kinds together; further tags are counted as "other" */
 
 struct ct_data_finding_tag {
 	enum ct_finding_kind kind;
-	char tag[32];
+	char tag[CT_ERROR_TAG_MAX];
 	size_t n;
 };
 
@@ -43,10 +43,10 @@ void ct_data_findings_release(struct ct_data_findings *f);
 /* Appends one line per finding: either JSON objects, or tab-separated columns with a header line. */
 enum ct_status ct_data_findings_write(const struct ct_data_findings *f, bool json, struct ct_str *out) CT_MUST_CHECK;
 
-/* Adds a damaged shard. text has the form "PATH: TAG: ...", as passed to ct_dataset_spec.on_damaged. set is borrowed
- * until the findings are released. */
+/* Adds a damaged shard, with the reason that was passed to ct_dataset_spec.on_damaged. set is borrowed until the
+ * findings are released. */
 enum ct_status ct_data_findings_add_damaged(struct ct_data_findings *f, const char *set,
-					    const char *text) CT_MUST_CHECK;
+					    const struct ct_refusal *why) CT_MUST_CHECK;
 
 struct ct_data_check {
 	const char *set; /* borrowed until the findings are released */
