@@ -14,7 +14,8 @@
 #include "trainer/run/metrics/bottleneck.h"
 #include "trainer/run/metrics/console.h"
 
-/* How a run ended, and the value of `status` in the `end` line. */
+/* How a run ended, and the value of `status` in the `end` line. The names are part of the files of runs and must not
+ * change; docs/FORMATS.md lists them. */
 #define CT_RUN_ENDS(X)                                 \
 	X(CT_END_DONE, "done")                         \
 	X(CT_END_BEFORE, "already finished")           \
