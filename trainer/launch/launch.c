@@ -1,8 +1,7 @@
-/* One thread runs the main loop of poll: signals, the output of the workers, the failure record of
- * the store, and deadlines. The first failure sets kill_at; until then, the ranks may report and end by themselves.
- * What a rank has stored in its page is more specific than what others see of its end, so it is published in
- * the store. The rank to blame is the first one that failed, unless it has named another as the cause or only reports a
- * consequence.
+/* One thread runs the main loop of poll: signals, the output of the workers, the failure record of the store, and
+ * deadlines. The first failure sets kill_at; until then, the ranks may report and end by themselves. What a rank has
+ * stored in its page is more specific than what others see of its end, so it is published in the store. The rank to
+ * blame is the first one that failed, unless it has named another as the cause or only reports a consequence.
  *
  * Between two attempts nothing of the first remains: workers, store and witness are created for each. Signal handlers
  * are not used; signals arrive through a descriptor. Workers get a copy of the environment with their own variables,

@@ -1,6 +1,6 @@
 /* Collects what the launcher knows about its ranks for the report after a failure
- * (trainer/job/postmortem/postmortem.h): their pages, how their processes ended, and whether the kernel has
- * killed one because memory ran out. */
+ * (trainer/job/postmortem/postmortem.h): their pages, how their processes ended, and whether the kernel has killed one
+ * because memory ran out. */
 #ifndef CT_TRAINER_LAUNCH_WITNESS_H
 #define CT_TRAINER_LAUNCH_WITNESS_H
 

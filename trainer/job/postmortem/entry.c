@@ -1,7 +1,7 @@
 /* The signal handlers of a rank may call only async-signal-safe functions, so they write addresses and the memory map
  * of their process; names are found here, by another process, when the report is made. All frames but the first are
- * return addresses, which point after the call. The page is read while its rank may still write it: numbers in it
- * are atomic, and strings of flight records are copied with a limit. What is missing is left out of the entry. */
+ * return addresses, which point after the call. The page is read while its rank may still write it: its numbers are
+ * atomic, and a string may be that of a moment before. What is not known is omitted from the entry. */
 #include "trainer/job/postmortem/entry.h"
 
 #include <signal.h>

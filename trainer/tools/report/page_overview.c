@@ -1,5 +1,5 @@
 /* The head of a report: the most important numbers; and the tables of runs and of epochs. A value that a run does not
- * have is NaN, and its tile or the text in its cell is left out. The duration is the sum over all processes of the run,
+ * have is NaN, and its tile or the text in its cell is omitted. The duration is the sum over all processes of the run,
  * so time between restarts does not count. Epochs and evaluations come in the order of their steps, as in
  * metrics.jsonl, so one pass over the evaluations finds those of each epoch. */
 #include <math.h>
