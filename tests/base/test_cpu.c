@@ -1,6 +1,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "base/cpu/features.h"
 #include "base/thread.h"
 #include "tests/base/check.h"
 
@@ -106,6 +107,34 @@ static void test_mask(void **state)
 	}
 }
 
+/* A limit hides what the processor has above it, and cannot be above what the processor has. */
+static void test_limit(void **state)
+{
+	static const unsigned features[] = {[CT_ISA_AVX2] = CT_CPU_AVX2 | CT_CPU_FMA,
+					    [CT_ISA_AVX512] = CT_CPU_AVX512,
+					    [CT_ISA_AVX512_BF16] = CT_CPU_AVX512BF16,
+					    [CT_ISA_AMX] = CT_CPU_AMX_BF16};
+	const enum ct_isa best = ct_cpu_isa();
+
+	(void)state;
+	for (enum ct_isa limit = CT_ISA_AMX; limit > CT_ISA_AUTO; limit--) {
+		if (limit > best) {
+			assert_fails(ct_cpu_set_limit(limit), CT_UNSUPPORTED, ct_isa_name(limit));
+			assert_int_equal(ct_cpu_limit(), CT_ISA_AUTO);
+			continue;
+		}
+		assert_ok(ct_cpu_set_limit(limit));
+		assert_int_equal(ct_cpu_limit(), limit);
+		assert_int_equal(ct_cpu_isa(), limit);
+		for (enum ct_isa isa = CT_ISA_AVX2; isa <= CT_ISA_AMX; isa++)
+			assert_true(ct_cpu_has(features[isa]) == (isa <= limit));
+		assert_true(limit >= CT_ISA_AVX512 || !ct_cpu_has(CT_CPU_AVX512VNNI));
+		assert_true(limit >= CT_ISA_AVX512 || !ct_cpu_has(CT_CPU_AVX512VBMI));
+	}
+	assert_ok(ct_cpu_set_limit(CT_ISA_AUTO));
+	assert_int_equal(ct_cpu_isa(), best);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -113,6 +142,7 @@ int main(void)
 		cmocka_unit_test(test_quota_v1),
 		cmocka_unit_test(test_quota_of_nonsense),
 		cmocka_unit_test(test_mask),
+		cmocka_unit_test(test_limit),
 	};
 
 	return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
