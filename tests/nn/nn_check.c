@@ -91,6 +91,20 @@ void vary_norms(ct_net *net)
 	assert_ok(ct_mirror_close(&m));
 }
 
+int limit_isa(int argc, char **argv)
+{
+	static const char *const names[] = {CT_ISAS(CT_CHOICE_NAME) NULL};
+
+	if (argc < 2)
+		return 0;
+	const int isa = ct_choice_find(names, argv[1]);
+	assert_true(isa >= 0);
+	if (ct_cpu_set_limit((enum ct_isa)isa) == CT_OK)
+		return 0;
+	printf("skipped: %s\n", ct_error_message());
+	return 77;
+}
+
 void fill_floats(uint32_t stream, float *x, size_t n)
 {
 	struct ct_rng r;

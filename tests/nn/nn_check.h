@@ -4,6 +4,7 @@
 
 #include "tests/base/check.h"
 
+#include "base/cpu/features.h"
 #include "base/rng.h"
 #include "nn/engine.h"
 #include "nn/models/model.h"
@@ -34,6 +35,10 @@ void vary_norms(ct_net *net);
 void each_engine(void (*test)(const char *engine));
 /* Returns whether the engine supports the precision. If it does not, prints the reason. */
 bool has_precision(const char *engine, enum ct_precision precision);
+
+/* For main: limits the process to the instruction set that the first argument names, if there is one. Returns 77 if
+ * this processor does not have it, 0 otherwise. */
+int limit_isa(int argc, char **argv);
 
 /* Generate n pseudo-random numbers from stream `stream`: uniform in [-1, 1) or in [0, 1), bytes, or labels below k. */
 void fill_floats(uint32_t stream, float *x, size_t n);

@@ -283,7 +283,7 @@ static void test_nan_shows_in_evaluation(void **state)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_norm_pool_shapes),
@@ -294,7 +294,10 @@ int main(void)
 		cmocka_unit_test(test_nan_shows),
 		cmocka_unit_test(test_nan_shows_in_evaluation),
 	};
-	int skipped = skip_without_onednn();
+	int skipped = limit_isa(argc, argv);
+
+	if (!skipped)
+		skipped = skip_without_onednn();
 
 	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
 }

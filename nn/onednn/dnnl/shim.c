@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cpu/features.h"
 #include "base/mem.h"
 #include "nn/onednn/dnnl/dnnl_impl.h"
 
@@ -61,6 +62,14 @@ static const int exec_arg[CT_DNNL_N_ARGS] = {
 	[CT_DNNL_SCRATCHPAD] = DNNL_ARG_SCRATCHPAD,
 };
 
+/* The limits of oneDNN for those of ctrain. In all versions of oneDNN, a set is a set of bits, and 0 means none. */
+static const unsigned limits[] = {
+	[CT_ISA_AVX2] = dnnl_cpu_isa_avx2,
+	[CT_ISA_AVX512] = dnnl_cpu_isa_avx512_core_vnni,
+	[CT_ISA_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
+	[CT_ISA_AMX] = dnnl_cpu_isa_avx512_core_amx,
+};
+
 enum ct_status ct__dnnl_check(dnnl_status_t st, const char *what)
 {
 	if (st == dnnl_success)
@@ -89,13 +98,24 @@ bool ct__dnnl_available(char *why, size_t why_len)
 	return true;
 }
 
+/* Returns the instruction set that oneDNN uses. oneDNN accepts a limit only before it looks at its limit for the first
+ * time, so this function sets that of the process (base/cpu/features.h) in every call, and later calls have no
+ * effect. */
+static unsigned effective_isa(void)
+{
+	if (limits[ct_cpu_limit()])
+		(void)dnnl_set_max_cpu_isa((dnnl_cpu_isa_t)limits[ct_cpu_limit()]);
+	return dnnl_get_effective_cpu_isa();
+}
+
 const char *ct__dnnl_version(void)
 {
 	static _Thread_local char text[64];
 	const dnnl_version_t *v = dnnl_version();
+	const unsigned effective = effective_isa();
 	const char *isa;
 
-	switch ((int)dnnl_get_effective_cpu_isa()) {
+	switch ((int)effective) {
 	case dnnl_cpu_isa_sse41:
 		isa = "sse4.1";
 		break;
@@ -118,7 +138,7 @@ const char *ct__dnnl_version(void)
 		isa = "avx512_core_bf16";
 		break;
 	default:
-		isa = dnnl_get_effective_cpu_isa() > dnnl_cpu_isa_avx512_core_bf16 ? "avx512_core_amx" : "generic";
+		isa = effective > dnnl_cpu_isa_avx512_core_bf16 ? "avx512_core_amx" : "generic";
 	}
 	snprintf(text, sizeof(text), "oneDNN %d.%d.%d %s", v->major, v->minor, v->patch, isa);
 	return text;
@@ -126,7 +146,7 @@ const char *ct__dnnl_version(void)
 
 bool ct__dnnl_has_bf16(void)
 {
-	return dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core_bf16;
+	return (effective_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
 
 static enum ct_status make_attr(dnnl_primitive_attr_t *out, bool relu, bool sum)
@@ -158,8 +178,12 @@ static enum ct_status open_context(ct_dnnl *c)
 
 enum ct_status ct__dnnl_open(ct_dnnl **out)
 {
+	const enum ct_isa limit = ct_cpu_limit();
 	ct_dnnl *c;
 
+	if (limits[limit] && effective_isa() & ~limits[limit])
+		return CT_FAIL(CT_UNSUPPORTED, "oneDNN does not accept the limit %s: it already uses %s",
+			       ct_isa_name(limit), ct__dnnl_version());
 	CT_TRY_ALLOC(c = CT_NEW(ct_dnnl));
 	pthread_mutex_init(&c->lock, NULL);
 	enum ct_status st = open_context(c);
