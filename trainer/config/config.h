@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 
+#include "base/cpu/features.h"
 #include "base/mem.h"
 #include "nn/models/model.h"
 #include "nn/optim/lr_schedule.h"

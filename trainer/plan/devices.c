@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu/features.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -227,10 +228,19 @@ bool ct_plan_on_cpu(const struct ct_config *c)
 	return is_on_host(d.kind);
 }
 
+enum ct_status ct_plan_limit_cpu(const struct ct_config *c)
+{
+	if (ct_cpu_set_limit(c->train.isa) == CT_OK)
+		return CT_OK;
+	ct_error_wrap("train.isa=%s", ct_isa_name(c->train.isa));
+	return ct_error_hint("remove train.isa, or set it to a set that every processor of the run has");
+}
+
 enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out)
 {
 	struct ct_plan_devices d;
 
+	CT_TRY(ct_plan_limit_cpu(c));
 	CT_TRY(ct_plan_devices(c, &d));
 	if (!is_on_host(d.kind))
 		return ct_device_open("cuda", d.index[local_rank % d.n], out);

@@ -32,6 +32,10 @@ enum ct_status ct_plan_check_devices(const struct ct_config *c, int local) CT_MU
 int ct_plan_local_procs(const struct ct_config *c);
 /* Returns whether the ranks of this host compute on its CPUs. */
 bool ct_plan_on_cpu(const struct ct_config *c);
+/* Limits the instructions of this process to train.isa. Fails with CT_UNSUPPORTED if the processor does not have them.
+ * The functions that open the data or the device of a config call it first, so it applies to everything that computes.
+ */
+enum ct_status ct_plan_limit_cpu(const struct ct_config *c) CT_MUST_CHECK;
 /* Opens the device of a rank: its GPU, or the host's CPUs. */
 enum ct_status ct_plan_device_open(const struct ct_config *c, int local_rank, ct_device **out) CT_MUST_CHECK;
 

@@ -22,6 +22,7 @@ enum ct_status ct_plan_check_engine(const struct ct_config *c)
 	ct_device *device = NULL;
 	ct_engine *engine = NULL;
 
+	CT_TRY(ct_plan_limit_cpu(c));
 	/* Every engine supports fp32. A GPU is opened by its rank only, because it would occupy memory here, too. */
 	if (c->precision == CT_PRECISION_FP32 || !ct_plan_on_cpu(c))
 		return CT_OK;

@@ -75,7 +75,7 @@ char *ct_plan_run_dir(const struct ct_config *c);
  * the alternatives. */
 enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e) CT_MUST_CHECK;
 /* Does the same for the engine selected by the config on this host, before ranks are started. For a GPU, each rank
- * makes this check. */
+ * makes this check. Also fails if this processor does not have train.isa. */
 enum ct_status ct_plan_check_engine(const struct ct_config *c) CT_MUST_CHECK;
 /* Returns the id by which the ranks of a run recognize each other: dist.run_id, else the launcher's id if it is not "",
  * else the name of the run. The result is borrowed. */

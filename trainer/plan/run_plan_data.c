@@ -57,6 +57,7 @@ enum ct_status ct_plan_open_data(const struct ct_config *c, bool train, const st
 {
 	struct ct_dataset_spec spec;
 
+	CT_TRY(ct_plan_limit_cpu(c));
 	ct_plan_dataset_spec(c, train, &spec);
 	if (other && spec.n_classes == 0)
 		spec.n_classes = other->n_classes;

@@ -135,6 +135,7 @@ static void test_run_lines(void **state)
 					     "dist.straggler_factor=",
 					     "train.cuda_graph=",
 					     "train.graph_steps=",
+					     "train.isa=",
 					     "launch.pipeline=",
 					     "log.report="},
 				 *const own[] = {"run.dir=",    "data.dir=",    "data.workers=",   "launch.procs=",
@@ -162,11 +163,11 @@ static void test_lines(void **state)
 {
 	static const char *const learned[] = {"run.seed=2", "optim.lr=0.2", "model.hidden=[3]",
 					      "data.augment.flip=true", "train.ema=0.9"},
-				 *const others[] = {"run.dir=elsewhere",      "log.every=3",      "launch.procs=2",
-						    "launch.pipeline=2",      "data.workers=3",   "dist.timeout=3",
-						    "checkpoint.keep_last=5", "train.engine=ref", "train.epochs=9",
-						    "train.target_top1=0.5",  "batch.per_rank=5", "batch.global=8",
-						    "train.accumulate=2"};
+				 *const others[] = {"run.dir=elsewhere",      "log.every=3",       "launch.procs=2",
+						    "launch.pipeline=2",      "data.workers=3",    "dist.timeout=3",
+						    "checkpoint.keep_last=5", "train.engine=ref",  "train.epochs=9",
+						    "train.target_top1=0.5",  "train.isa=avx2",    "batch.per_rank=5",
+						    "batch.global=8",         "train.accumulate=2"};
 	struct ct_config *c = load_text(GOOD), *d;
 	char digest[65], other[65];
 

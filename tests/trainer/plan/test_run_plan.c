@@ -314,6 +314,42 @@ static void test_devices(void **state)
 	ct_config_destroy(c);
 }
 
+/* What opens the device or the data of a config also sets its limit on instructions. */
+static void test_isa(void **state)
+{
+	static const char *const keys[] = {"train.isa=avx2", "train.isa=avx512", "train.isa=avx512_bf16",
+					   "train.isa=amx"};
+	const enum ct_isa best = ct_cpu_isa();
+	struct ct_config *every = LOAD("device=cpu");
+	ct_dataset *data;
+	ct_device *d;
+
+	(void)state;
+	for (enum ct_isa isa = CT_ISA_AVX2; isa <= CT_ISA_AMX; isa++) {
+		struct ct_config *c = LOAD("device=cpu", keys[isa - CT_ISA_AVX2], "data.name=synthetic");
+
+		if (isa > best) {
+			assert_fails(ct_plan_device_open(c, 0, &d), CT_UNSUPPORTED, keys[isa - CT_ISA_AVX2]);
+			assert_fails(ct_plan_open_data(c, true, NULL, &data), CT_UNSUPPORTED, ct_isa_name(best));
+			assert_fails(ct_plan_check_engine(c), CT_UNSUPPORTED, "this processor");
+		} else {
+			assert_ok(ct_plan_device_open(c, 0, &d));
+			ct_device_close(d);
+			assert_int_equal(ct_cpu_limit(), isa);
+			assert_ok(ct_plan_device_open(every, 0, &d));
+			ct_device_close(d);
+			assert_int_equal(ct_cpu_limit(), CT_ISA_AUTO);
+			assert_ok(ct_plan_open_data(c, true, NULL, &data));
+			ct_dataset_close(data);
+			assert_int_equal(ct_cpu_limit(), isa);
+		}
+		assert_ok(ct_plan_check_engine(every));
+		assert_int_equal(ct_cpu_limit(), CT_ISA_AUTO);
+		ct_config_destroy(c);
+	}
+	ct_config_destroy(every);
+}
+
 static void test_names(void **state)
 {
 	struct ct_config *c = LOAD("run.dir=a/b///", "run.name=mine");
@@ -348,6 +384,7 @@ int main(void)
 		cmocka_unit_test(test_ranks),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_isa),
 		cmocka_unit_test(test_names),
 	};
 

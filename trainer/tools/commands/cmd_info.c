@@ -2,6 +2,7 @@
 #define CT_LOG_COMPONENT "info"
 #include <gnu/libc-version.h>
 
+#include "base/cpu/features.h"
 #include "base/device/cuda_module.h"
 #include "base/device/device.h"
 #include "base/json.h"
@@ -217,6 +218,7 @@ static enum ct_status collect(ct_json *j)
 	ct_json_set_str(j, "built_with_glibc", BUILT_WITH);
 	ct_json_set_i64(j, "cpus", ct_cpu_count());
 	ct_json_set_str(j, "cpu_list", cpus);
+	ct_json_set_str(j, "isa", ct_cpu_isa() == CT_ISA_AUTO ? "generic" : ct_isa_name(ct_cpu_isa()));
 	ct_json_set(j, "devices", devices());
 	ct_json *gpus = cuda();
 	if (gpus)
@@ -242,7 +244,7 @@ static enum ct_status add_text(const ct_json *j, struct ct_str *out)
 		    "C library  glibc %s; built with " BUILT_WITH
 		    ", which is the oldest version on which this program runs\n",
 		    gnu_get_libc_version());
-	ct_str_addf(out, "cpus       %lld (%s)\n", (long long)cpus, list);
+	ct_str_addf(out, "cpus       %lld (%s), instructions %s\n", (long long)cpus, list, text_of(j, "isa"));
 	add_backends("device", ct_json_get(j, "devices"), out);
 	if (ct_json_get(j, "cuda"))
 		add_cuda(ct_json_get(j, "cuda"), out);

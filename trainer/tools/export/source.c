@@ -13,7 +13,8 @@
 #include "trainer/run/checkpoint/model_weights.h"
 
 /* The keys that do not change the model or its input. */
-static const char machine_keys[] = "device precision launch.devices launch.threads train.engine batch.eval log.level";
+static const char machine_keys[] =
+	"device precision launch.devices launch.threads train.engine train.isa batch.eval log.level";
 
 static char *existing(const char *directory, const char *name)
 {

@@ -19,7 +19,7 @@ struct ct_model_source {
 	const struct ct_model_request *request; /* borrowed */
 	char *weights;                          /* checkpoint directory or .safetensors file */
 	/* The config of the request, else that of the run, else the defaults. Only the keys that say where and how to
-	 * compute are meaningful (device, precision, launch, train.engine, batch.eval). */
+	 * compute are meaningful (device, precision, launch, train.engine, train.isa, batch.eval). */
 	struct ct_config *cfg;
 	struct ct_description description; /* model.n_outputs is that of the weights */
 };
