@@ -152,12 +152,7 @@ const struct job mixed = {.engine = "onednn",
 			  .kind = CT_INPUT_F32_NCHW,
 			  .steps = 3};
 
-bool has_wide_vectors(const struct bench *b)
-{
-	return strstr(ct_engine_version(b->r.engine), "avx512") != NULL;
-}
-
-int skip_without_onednn(void)
+int skip_without_onednn(int argc, char **argv)
 {
 	const char *name;
 	bool available;
@@ -165,7 +160,7 @@ int skip_without_onednn(void)
 
 	for (size_t i = 0; ct_engine_at(i, &name, &available, why, sizeof(why)); i++) {
 		if (!strcmp(name, "onednn") && available)
-			return 0;
+			return limit_isa(argc, argv);
 		if (!strcmp(name, "onednn"))
 			printf("skipped: engine onednn is not available: %s\n", why);
 	}

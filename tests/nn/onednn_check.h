@@ -37,13 +37,12 @@ void run(struct bench *b, const struct job *j);
 double largest(const float *x, const float *minus, size_t n);
 /* Runs the same job on ref and compares parameters, gradients, loss and running statistics after its steps. */
 void assert_equals_ref(const struct job *j, double tolerance);
-/* Returns whether the blocked layouts and the fused kernels, which some tests need, are available. */
-bool has_wide_vectors(const struct bench *b);
 
 /* Models that cover every fused path of the engine and every operation that has a kernel in ctrain. */
 extern const struct job convnet, mixed;
 
-/* For main: returns 77 if this build or machine has no oneDNN engine, 0 otherwise. */
-int skip_without_onednn(void);
+/* For main: limits the process as limit_isa does. Returns 77 if this build or machine has no oneDNN engine, or not the
+ * instruction set, 0 otherwise. */
+int skip_without_onednn(int argc, char **argv);
 
 #endif

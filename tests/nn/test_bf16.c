@@ -108,10 +108,10 @@ static void test_learns(void **state)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_learns)};
-	int skipped = skip_without_onednn();
+	int skipped = skip_without_onednn(argc, argv);
 
 	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -365,9 +365,11 @@ static void test_bf16(void **state)
 	engines_equal_ref(CT_PRECISION_BF16);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_bf16)};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int skipped = limit_isa(argc, argv);
+
+	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,14 +189,14 @@ static void test_follows_changes(void **state)
 		check_changes(&bf16);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_equals_ref),
 		cmocka_unit_test(test_norms_cost_nothing),
 		cmocka_unit_test(test_follows_changes),
 	};
-	int skipped = skip_without_onednn();
+	int skipped = skip_without_onednn(argc, argv);
 
 	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
 }

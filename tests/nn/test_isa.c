@@ -5,8 +5,10 @@
 
 static void test_limit(void **state)
 {
-	static const char *const refused[] = {
-		[CT_ISA_AVX2] = "avx512", [CT_ISA_AVX512] = "bf16", [CT_ISA_AVX512_BF16] = "amx", [CT_ISA_AMX] = "none"};
+	static const char *const refused[] = {[CT_ISA_AVX2] = "avx512",
+					      [CT_ISA_AVX512] = "bf16",
+					      [CT_ISA_AVX512_BF16] = "amx",
+					      [CT_ISA_AMX] = "none"};
 	const enum ct_isa limit = ct_cpu_limit();
 	ct_device *device;
 	ct_engine *engine;

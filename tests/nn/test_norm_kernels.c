@@ -412,7 +412,7 @@ static void test_not_a_number(void **state)
 	ct_free_aligned(p.partials);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_against_formulas),
@@ -420,5 +420,7 @@ int main(void)
 		cmocka_unit_test(test_not_a_number),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int skipped = limit_isa(argc, argv);
+
+	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
 }

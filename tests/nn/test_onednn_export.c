@@ -166,13 +166,13 @@ static void test_export_beside_exporting(void **state)
 		check(&convnet, false);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_export_beside_computing),
 		cmocka_unit_test(test_export_beside_exporting),
 	};
-	int skipped = skip_without_onednn();
+	int skipped = skip_without_onednn(argc, argv);
 
 	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,11 +193,11 @@ static void test_no_reorders(void **state)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_norms_again), cmocka_unit_test(test_blocks_again),
 					   cmocka_unit_test(test_no_reorders)};
-	int skipped = skip_without_onednn();
+	int skipped = skip_without_onednn(argc, argv);
 
 	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
 }

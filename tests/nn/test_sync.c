@@ -320,7 +320,7 @@ static void test_one_value_a_channel(void **state)
 	each_engine(check_one_value);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ranks_equal_the_whole_batch), cmocka_unit_test(test_bf16),
@@ -328,5 +328,7 @@ int main(void)
 		cmocka_unit_test(test_one_value_a_channel),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int skipped = limit_isa(argc, argv);
+
+	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
 }

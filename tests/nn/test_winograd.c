@@ -409,12 +409,14 @@ static void test_few_rows(void **state)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_bf16),   cmocka_unit_test(test_relu_and_nan),
 		cmocka_unit_test(test_usable), cmocka_unit_test(test_engine), cmocka_unit_test(test_few_rows),
 	};
 
-	return skip_without_onednn() ? 77 : cmocka_run_group_tests(tests, NULL, NULL);
+	int skipped = skip_without_onednn(argc, argv);
+
+	return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
 }
