@@ -2,12 +2,13 @@
  * rate is the minimum number of bytes to be moved (each tensor read or written once) per second, compared with a memcpy
  * of the same size. The best of ROUNDS runs counts. Prints one line per tensor on standard output.
  *
- *   build/release/bench/norm_kernels [THREADS [ROUNDS]] */
+ *   build/release/bench/norm_kernels [THREADS [ROUNDS [ISA]]]    ISA: as train.isa */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cpu/features.h"
 #include "base/mem.h"
 #include "base/parallel.h"
 #include "nn/onednn/kernels/norm_kernels.h"
@@ -42,7 +43,7 @@ static const int moved[N_KINDS] = {2, 3, 3, 4, 2};
 
 static void run(struct ct_norm p, const struct copy *copy, int rows, int kind)
 {
-	uint16_t *mask = p.mask;
+	void *mask = p.mask;
 	const void *residual = p.residual;
 	void *dresidual = p.dresidual;
 
@@ -125,9 +126,11 @@ int main(int argc, char **argv)
 {
 	const int threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1,
 		  rounds = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 10;
+	static const char *const names[] = {CT_ISAS(CT_CHOICE_NAME) NULL};
+	const int isa = argc > 3 ? ct_choice_find(names, argv[3]) : CT_ISA_AUTO;
 
-	if (!ct__norm_usable(false) || threads < 1 || rounds < 1) {
-		fputs("usage: norm_kernels [THREADS [ROUNDS]], on a processor with AVX-512\n", stderr);
+	if (isa < 0 || ct_cpu_set_limit((enum ct_isa)isa) < 0 || !ct__norm_usable(false) || threads < 1 || rounds < 1) {
+		fputs("usage: norm_kernels [THREADS [ROUNDS [ISA]]], on a processor with AVX2\n", stderr);
 		return 2;
 	}
 	for (size_t t = 0; t < sizeof(tensors) / sizeof(*tensors); t++) {

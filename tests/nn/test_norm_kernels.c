@@ -1,5 +1,6 @@
-/* Compares the norm kernels on [N,C/16,H,W,16] tensors with formulas in double precision: every combination of ReLU,
- * residual and drop path, odd shapes, both types, in place or not. Results must not depend on the number of threads. */
+/* Compares the norm kernels with formulas in double precision: every combination of ReLU, residual and drop path, odd
+ * shapes, both types, in place or not. The first argument limits the instruction set, which changes the layout. Results
+ * must not depend on the number of threads. */
 #include "nn/onednn/kernels/norm_kernels.h"
 
 #include <math.h>
@@ -7,7 +8,8 @@
 #include "nn/onednn/dnnl/shim.h"
 #include "tests/nn/nn_check.h"
 
-#define LANES 16
+#define LANES ((size_t)ct__lanes())
+#define MAX_LANES 16
 #define EPS 1e-3f
 
 struct shape {
@@ -314,11 +316,11 @@ static void check(struct shape s, int kind)
 	release(&d);
 }
 
-static void skip_without_avx512(void)
+static void skip_without_kernels(void)
 {
 	if (ct__norm_usable(false))
 		return;
-	print_message("this processor has no AVX-512\n");
+	print_message("this processor has no AVX2\n");
 	skip();
 }
 
@@ -328,7 +330,7 @@ static void test_against_formulas(void **state)
 					      {2, 80, 49}, {4, 33, 257}, {1, 3, 600}, {7, 64, 9}};
 
 	(void)state;
-	skip_without_avx512();
+	skip_without_kernels();
 	for (size_t i = 0; i < CT_ARRAY_LEN(shapes); i++) {
 		for (int kind = 0; kind < N_KINDS; kind++) {
 			if (ct__norm_usable(kind & BF16))
@@ -341,11 +343,11 @@ static void test_against_formulas(void **state)
 static void test_far_from_zero(void **state)
 {
 	enum { N = 4, PLANE = 1000 };
-	float gamma[LANES], beta[LANES] = {0}, mean[LANES], variance[LANES];
+	float gamma[MAX_LANES], beta[MAX_LANES] = {0}, mean[MAX_LANES], variance[MAX_LANES];
 	double want = 0;
 
 	(void)state;
-	skip_without_avx512();
+	skip_without_kernels();
 	float *x = ct_calloc_aligned(64, N * PLANE * LANES * sizeof(float));
 	float *noise = CT_NEW_ARRAY(float, N *PLANE);
 	fill_floats(1, noise, N * PLANE);
@@ -358,10 +360,10 @@ static void test_far_from_zero(void **state)
 		sum += (double)x[i * LANES];
 	for (size_t i = 0; i < N * PLANE; i++)
 		want += pow((double)x[i * LANES] - sum / (N * PLANE), 2) / (N * PLANE);
-	for (int l = 0; l < LANES; l++)
+	for (size_t l = 0; l < LANES; l++)
 		gamma[l] = 1;
 	struct ct_norm p = {.n = N,
-			    .channels = LANES,
+			    .channels = ct__lanes(),
 			    .plane = PLANE,
 			    .eps = EPS,
 			    .threads = 1,
@@ -371,9 +373,9 @@ static void test_far_from_zero(void **state)
 			    .mean = mean,
 			    .variance = variance,
 			    .y = x};
-	p.partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(N, LANES));
+	p.partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(N, ct__lanes()));
 	ct__norm_forward(&p);
-	for (int l = 0; l < LANES; l++) {
+	for (size_t l = 0; l < LANES; l++) {
 		assert_float_equal((double)mean[l], sum / (N * PLANE), 1e-4);
 		assert_float_equal((double)variance[l], want, 1e-5 * want);
 	}
@@ -385,16 +387,16 @@ static void test_far_from_zero(void **state)
 /* What is not a number stays so, and is let through. */
 static void test_not_a_number(void **state)
 {
-	float x[2 * LANES] __attribute__((aligned(64))) = {0}, y[2 * LANES] __attribute__((aligned(64)));
-	float ones[LANES], mean[LANES], variance[LANES];
+	float x[2 * MAX_LANES] __attribute__((aligned(64))) = {0}, y[2 * MAX_LANES] __attribute__((aligned(64)));
+	float ones[MAX_LANES], mean[MAX_LANES], variance[MAX_LANES];
 
 	(void)state;
-	skip_without_avx512();
-	for (int l = 0; l < LANES; l++)
+	skip_without_kernels();
+	for (size_t l = 0; l < LANES; l++)
 		ones[l] = 1;
 	x[3] = NAN;
 	struct ct_norm p = {.n = 1,
-			    .channels = LANES,
+			    .channels = ct__lanes(),
 			    .plane = 2,
 			    .relu = true,
 			    .eps = EPS,
@@ -404,9 +406,9 @@ static void test_not_a_number(void **state)
 			    .mean = mean,
 			    .variance = variance,
 			    .y = y};
-	p.partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(1, LANES));
+	p.partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(1, ct__lanes()));
 	ct__norm_forward(&p);
-	for (int l = 0; l < 2 * LANES; l++)
+	for (size_t l = 0; l < 2 * LANES; l++)
 		assert_int_equal(isnan(y[l]) != 0, l % LANES == 3);
 	assert_true(isnan(variance[3]));
 	ct_free_aligned(p.partials);

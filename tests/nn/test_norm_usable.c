@@ -1,5 +1,6 @@
-/* On which processors the norm kernels may be called. They are compiled for the bfloat16 instructions of AVX-512, which
- * Skylake, Cascade Lake and Ice Lake lack, so kernels on fp32 must not execute any of these instructions. To check
+/* On which processors the norm and Winograd kernels may be called, and with which instructions. The norm kernels for
+ * AVX-512 are compiled for its bfloat16 instructions, which Skylake, Cascade Lake and Ice Lake lack, so kernels on fp32
+ * must not execute any of these instructions; and those for AVX2 must not execute any instruction of AVX-512. To check
  * this, a process executes the kernels one instruction at a time. */
 #include <errno.h>
 #include <signal.h>
@@ -15,11 +16,12 @@
 #include "base/mem.h"
 #include "nn/onednn/kernels/norm_kernels.h"
 #include "nn/onednn/kernels/norm_pool.h"
+#include "nn/onednn/winograd/winograd.h"
 #include "tests/nn/nn_check.h"
 
 #if defined(__x86_64__)
 
-enum { N = 2, SIDE = 2, PLANE = SIDE * SIDE, ELEMS = N * PLANE * CT_LANES };
+enum { MAX_LANES = 16, N = 2, SIDE = 2, PLANE = SIDE * SIDE, ELEMS = N * PLANE * MAX_LANES };
 enum { RELU = 1, RESIDUAL = 2, FACTOR = 4, TWO = 8 /* gradients */, N_KINDS = 16 };
 
 static unsigned features; /* of the processor that a test assumes; 0: the real one */
@@ -31,42 +33,48 @@ bool __wrap_ct_cpu_has(unsigned wanted)
 	return features ? (features & wanted) == wanted : __real_ct_cpu_has(wanted);
 }
 
-static void assert_usable(unsigned of, bool fp32, bool bf16)
+static void assert_usable(unsigned of, int lanes, bool fp32, bool bf16)
 {
 	features = of;
 	const bool got_fp32 = ct__norm_usable(false), got_bf16 = ct__norm_usable(true);
+	const int got_lanes = ct__lanes();
 	features = 0;
+	assert_int_equal(got_lanes, lanes);
 	assert_int_equal(got_fp32, fp32);
 	assert_int_equal(got_bf16, bf16);
 }
 
 static void test_processors(void **state)
 {
-	const unsigned haswell = CT_CPU_AVX2 | CT_CPU_FMA, skylake = haswell | CT_CPU_AVX512,
+	const unsigned sandy_bridge = 1u << 31, haswell = CT_CPU_AVX2 | CT_CPU_FMA, skylake = haswell | CT_CPU_AVX512,
 		       cascade_lake = skylake | CT_CPU_AVX512VNNI, ice_lake = cascade_lake | CT_CPU_AVX512VBMI,
 		       cooper_lake = cascade_lake | CT_CPU_AVX512BF16, sapphire_rapids = ice_lake | CT_CPU_AVX512BF16;
 
 	(void)state;
-	assert_usable(haswell, false, false);
-	assert_usable(skylake, true, false);
-	assert_usable(cascade_lake, true, false);
-	assert_usable(ice_lake, true, false);
-	assert_usable(cooper_lake, true, true);
-	assert_usable(sapphire_rapids, true, true);
-	assert_usable(sapphire_rapids & ~(unsigned)CT_CPU_AVX512DQ, false, false);
+	assert_usable(sandy_bridge, 8, false, false);
+	assert_usable(CT_CPU_AVX2, 8, false, false);
+	assert_usable(haswell, 8, true, false);
+	assert_usable(skylake, 16, true, false);
+	assert_usable(cascade_lake, 16, true, false);
+	assert_usable(ice_lake, 16, true, false);
+	assert_usable(cooper_lake, 16, true, true);
+	assert_usable(sapphire_rapids, 16, true, true);
+	assert_usable(sapphire_rapids & ~(unsigned)CT_CPU_AVX512DQ, 8, true, false);
 }
 
 static _Alignas(64) float x[ELEMS], y[ELEMS], dy[ELEMS], dy2[ELEMS], dx[ELEMS], residual[ELEMS];
-static _Alignas(64) float picked[ELEMS], mean[CT_LANES], variance[CT_LANES], gamma_[CT_LANES], beta[CT_LANES];
-static _Alignas(64) float dgamma[CT_LANES], dbeta[CT_LANES], factor[N];
+static _Alignas(64) float picked[ELEMS], mean[MAX_LANES], variance[MAX_LANES], gamma_[MAX_LANES];
+static _Alignas(64) float beta[MAX_LANES], dgamma[MAX_LANES], dbeta[MAX_LANES], factor[N];
+static _Alignas(64) float weights[25 * MAX_LANES * MAX_LANES], dw[25 * MAX_LANES * MAX_LANES];
 static uint16_t mask[N * PLANE];
 static uint8_t taps[ELEMS];
 static struct ct_norm_partial *partials;
+static void *scratch; /* of Winograd */
 
 static void run_norm(bool bf16, int kind)
 {
 	const struct ct_norm p = {.n = N,
-				  .channels = CT_LANES,
+				  .channels = ct__lanes(),
 				  .plane = PLANE,
 				  .bf16 = bf16,
 				  .relu = kind & RELU,
@@ -96,9 +104,9 @@ static void run_norm(bool bf16, int kind)
 static void run_pool(bool bf16)
 {
 	struct ct_norm_pool p = {.shape = {.n = N,
-					   .channels = CT_LANES,
-					   .in = {CT_LANES, SIDE, SIDE},
-					   .out = {CT_LANES, 1, 1},
+					   .channels = ct__lanes(),
+					   .in = {ct__lanes(), SIDE, SIDE},
+					   .out = {ct__lanes(), 1, 1},
 					   .win = ct_window_square(SIDE, SIDE, 0),
 					   .eps = 1e-3f,
 					   .bf16 = bf16},
@@ -121,7 +129,45 @@ static void run_pool(bool bf16)
 	ct__norm_pool_backward(&p);
 }
 
-static void run_kernels(bool bf16)
+static struct ct_winograd winograd_of(int side)
+{
+	return (struct ct_winograd){.shape = {N, ct__lanes(), ct__lanes(), SIDE, SIDE, side / 2, side / 2, side, false},
+				    .threads = 1,
+				    .scratch = scratch,
+				    .weights = weights,
+				    .x = x,
+				    .bias = beta,
+				    .y = y,
+				    .relu = true,
+				    .dy = dy,
+				    .dx = dx,
+				    .dw = dw,
+				    .db = dbeta};
+}
+
+static size_t winograd_bytes(int side)
+{
+	const struct ct_winograd op = winograd_of(side);
+	size_t most = 0;
+
+	for (int pass = CT_WINOGRAD_FORWARD; pass <= CT_WINOGRAD_BACKWARD_WEIGHTS; pass++) {
+		const size_t bytes = ct__winograd_scratch_bytes(&op.shape, (enum ct_winograd_pass)pass, 1);
+
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
+static void run_winograd(int side)
+{
+	const struct ct_winograd op = winograd_of(side);
+
+	ct__winograd_forward(&op);
+	ct__winograd_backward_data(&op);
+	ct__winograd_backward_weights(&op);
+}
+
+static void run_norms(bool bf16)
 {
 	for (int kind = 0; kind < N_KINDS; kind++)
 		run_norm(bf16, kind);
@@ -129,23 +175,54 @@ static void run_kernels(bool bf16)
 	run_pool(bf16);
 }
 
-/* Returns whether the instruction at this address is VCVTNE2PS2BF16, VCVTNEPS2BF16 or VDPBF16PS. */
-static bool is_bf16(pid_t child, unsigned long long at)
+static void run_fp32(void)
 {
-	const long word = ptrace(PTRACE_PEEKTEXT, child, (void *)(uintptr_t)at, NULL);
-	uint8_t b[sizeof(word)];
-
-	memcpy(b, &word, sizeof(b));
-	const int prefix = b[2] & 3; /* 2: F3, 3: F2 */
-	return b[0] == 0x62 && (b[1] & 7) == 2 &&
-	       ((b[4] == 0x72 && (prefix == 2 || prefix == 3)) || (b[4] == 0x52 && prefix == 2));
+	run_norms(false);
 }
 
-/* Returns how many bfloat16 instructions the kernels execute, or -1 if a process cannot be traced here. */
-static int count_bf16(bool bf16)
+static void run_bf16(void)
+{
+	run_norms(true);
+}
+
+static void run_avx2(void)
+{
+	features = CT_CPU_AVX2 | CT_CPU_FMA;
+	run_norms(false);
+	run_winograd(3);
+	run_winograd(5);
+}
+
+struct counts {
+	int avx512, bf16; /* instructions of this program; -1: a process cannot be traced here */
+};
+
+/* The first and the last address of the instructions of this program. Libraries choose their instructions themselves.
+ */
+extern const char __executable_start[], etext[];
+
+/* Counts the instruction at this address if it is of AVX-512: the first byte is that of the prefix EVEX. Those for
+ * bfloat16 are VCVTNE2PS2BF16, VCVTNEPS2BF16 and VDPBF16PS. */
+static void count(struct counts *n, pid_t child, uintptr_t at)
+{
+	uint8_t b[sizeof(long)];
+
+	if (at < (uintptr_t)__executable_start || at >= (uintptr_t)etext)
+		return;
+	const long word = ptrace(PTRACE_PEEKTEXT, child, (void *)at, NULL);
+	memcpy(b, &word, sizeof(b));
+	const int prefix = b[2] & 3; /* 2: F3, 3: F2 */
+	n->avx512 += b[0] == 0x62;
+	n->bf16 += b[0] == 0x62 && (b[1] & 7) == 2 &&
+		   ((b[4] == 0x72 && (prefix == 2 || prefix == 3)) || (b[4] == 0x52 && prefix == 2));
+}
+
+/* Counts the instructions that `run` executes. */
+static struct counts count_all(void (*run)(void))
 {
 	struct user_regs_struct regs;
-	int status, found = 0;
+	struct counts found = {0, 0};
+	int status;
 
 	const pid_t child = fork();
 	assert_true(child >= 0);
@@ -153,19 +230,19 @@ static int count_bf16(bool bf16)
 		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
 			_exit(errno ? 1 : 2);
 		raise(SIGSTOP);
-		run_kernels(bf16);
+		run();
 		_exit(0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	const bool traced = WIFSTOPPED(status);
 	while (WIFSTOPPED(status)) {
 		assert_int_equal(ptrace(PTRACE_GETREGS, child, NULL, &regs), 0);
-		found += is_bf16(child, regs.rip);
+		count(&found, child, (uintptr_t)regs.rip);
 		assert_int_equal(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL), 0);
 		assert_int_equal(waitpid(child, &status, 0), child);
 	}
 	if (!traced)
-		return -1;
+		return (struct counts){-1, -1};
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	return found;
 }
@@ -178,20 +255,25 @@ static void test_instructions(void **state)
 	skip();
 #endif
 	if (!ct__norm_usable(false)) {
-		printf("skipped: this processor has no AVX-512\n");
+		printf("skipped: this processor has no AVX2\n");
 		skip();
 	}
-	partials = ct_calloc_aligned(64, 4096);
-	assert_true(partials && ct__norm_scratch_bytes(N, CT_LANES) <= 4096);
-	const int in_fp32 = count_bf16(false), in_bf16 = ct__norm_usable(true) ? count_bf16(true) : -1;
+	partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(N, ct__lanes()));
+	scratch = ct_calloc_aligned(64, winograd_bytes(3) + winograd_bytes(5));
+	assert_true(partials && scratch);
+	const struct counts avx2 = count_all(run_avx2), fp32 = count_all(run_fp32), none = {-1, -1},
+			    bf16 = ct__norm_usable(true) ? count_all(run_bf16) : none;
 	ct_free_aligned(partials);
-	if (in_fp32 < 0) {
+	ct_free_aligned(scratch);
+	if (fp32.avx512 < 0) {
 		printf("skipped: processes cannot be traced here\n");
 		skip();
 	}
-	assert_int_equal(in_fp32, 0);
-	if (in_bf16 >= 0)
-		assert_true(in_bf16 > N_KINDS); /* the instructions are recognized */
+	assert_int_equal(avx2.avx512, 0);
+	assert_int_equal(fp32.bf16, 0);
+	/* The instructions are recognized. */
+	assert_true((fp32.avx512 > 1000) == (ct__lanes() == 16));
+	assert_true(bf16.bf16 == -1 || bf16.bf16 > N_KINDS);
 }
 
 int main(void)

@@ -1,12 +1,14 @@
 /* Compares Winograd convolutions with plain sums in double precision, on sizes that leave partial tiles, units and
- * panels. Results must not depend on the number of threads. Also compares them with ref inside the engine. */
+ * panels. Results must not depend on the number of threads. Also compares them with ref inside the engine. The first
+ * argument limits the instruction set, which changes the layout. */
 #include <math.h>
 
 #include "nn/onednn/dnnl/shim.h"
+#include "nn/onednn/kernels/block.h"
 #include "nn/onednn/winograd/winograd.h"
 #include "tests/nn/onednn_check.h"
 
-#define BLOCK 16
+#define BLOCK ct__lanes()
 #define MAX_THREADS 3
 /* Of the result's root mean square, and of its largest value; three times direct summation in single precision, more
  * where a tile holds a single result */
@@ -236,7 +238,7 @@ static bool no_instructions(void)
 
 	if (ct__winograd_usable(&plain))
 		return false;
-	print_message("this processor has no AVX-512\n");
+	print_message("this processor has no AVX2\n");
 	return true;
 }
 
@@ -350,7 +352,7 @@ static void test_usable(void **state)
 		{8, 128, 64, 14, 14, 2, 2, 5, false}, {8, 16, 16, 14, 14, 5, 2, 5, false},
 		{8, 16, 16, 3, 14, 0, 0, 5, false},   {8, 16, 16, 5, 5, 0, 0, 5, false},
 		{8, 16, 16, 14, 14, -1, 0, 5, false}, {8, 16, 16, 14, 4, 2, 0, 5, false},
-		{8, 16, 16, 14, 14, 3, 1, 3, false},  {8, 16, 24, 14, 14, 1, 1, 3, false},
+		{8, 16, 16, 14, 14, 3, 1, 3, false},  {8, 16, 20, 14, 14, 1, 1, 3, false},
 		{8, 16, 16, 14, 14, 1, 1, 4, false},  {2, 64, 64, 7, 7, 1, 1, 3, false},
 		{8, 64, 64, 12, 12, 1, 1, 3, true},
 	};

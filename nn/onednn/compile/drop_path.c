@@ -19,7 +19,7 @@ static enum ct_status with_whole_rows(struct onednn_program *p, int id, const st
 	const enum ct_dnnl_type type = ct__dnnl_desc_type(x->layout.desc);
 	CT_TRY(ct__dnnl_plain(p->dnnl, ndims, dims, &plain));
 	if (ndims == 4 && ct__norm_usable(type == CT_DNNL_BF16))
-		CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, CT_LANES, &blocked));
+		CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, ct__lanes(), &blocked));
 	*desc = x->layout.desc == blocked ? blocked : plain;
 	CT_TRY(ct__onednn_relayout(p, id, ONEDNN_BUF(x->layout.buffer), x->layout.desc, *desc, &at));
 	*buffer = at.id;

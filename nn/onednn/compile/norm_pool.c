@@ -1,8 +1,8 @@
 /* Norm, ReLU and max pool as one task: neither the result of the norm nor that of the ReLU exists, and the pool owns
  * the result. The backward pass works from the inputs at the maxima and their positions. This is possible for blocked
- * layouts, AVX-512 and statistics of this rank that were computed from the batch; otherwise the fusion is undone before
- * anything was appended. The gradient of the norm's input is written over the output of a convolution if no other node
- * reads it. */
+ * layouts, the processors of ctrain's kernels, and statistics of this rank that were computed from the batch; otherwise
+ * the fusion is undone before anything was appended. The gradient of the norm's input is written over the output of a
+ * convolution if no other node reads it. */
 #include "nn/onednn/compile/norm_impl.h"
 
 #include "nn/onednn/compile/emit.h"
@@ -43,7 +43,7 @@ enum ct_status ct__onednn_norm_pool_forward(struct onednn_program *p, int id, bo
 	if (v->fusion.pool < 0)
 		return CT_OK;
 	ct__onednn_dims(p, id, dims);
-	CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, CT_LANES, &blocked));
+	CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, ct__lanes(), &blocked));
 	if (v->kept.src_desc != blocked || p->base.net->opts.sync || node->fixed_stats ||
 	    !ct__norm_usable(type == CT_DNNL_BF16)) {
 		v->fusion.pool = -1;
@@ -53,7 +53,7 @@ enum ct_status ct__onednn_norm_pool_forward(struct onednn_program *p, int id, bo
 	const struct ct_norm_pool_shape s = ct__onednn_norm_pool_shape(p, id);
 	const size_t elems = ct__norm_pool_out_elems(&s), channels = (size_t)node->shape.c * sizeof(float);
 	ct__onednn_dims(p, v->fusion.pool, dims);
-	CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, CT_LANES, &dst));
+	CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, ct__lanes(), &dst));
 	CT_TRY(ct__onednn_own_result(p, id, dst));
 	v->layout.desc = v->kept.src_desc;
 	CT_TRY(ct__onednn_buffer(p, channels, &v->kept.mean));

@@ -5,8 +5,8 @@
  * gradients of both addends. If two users each passed a gradient, it adds them in the same pass. For its backward pass,
  * a norm keeps its input and, in a join with ReLU, one bit per element.
  *
- * In layouts other than [N,C/16,H,W,16], oneDNN computes the norm or, if the statistics are fixed or those of all
- * ranks, the loops of the reference engine. */
+ * In layouts other than that of kernels/block.h, oneDNN computes the norm or, if the statistics are fixed or those of
+ * all ranks, the loops of the reference engine. */
 #include "nn/onednn/compile/norm_tasks.h"
 
 #include "nn/host/host.h"
@@ -15,8 +15,8 @@
 #include "nn/onednn/compile/norm_impl.h"
 #include "nn/onednn/kernels/norm_kernels.h"
 
-/* ctrain's kernels support [N,C/16,H,W,16], and also [N,C] if the features fill complete blocks, because both layouts
- * are then the same. */
+/* ctrain's kernels support [N,C/b,H,W,b] (kernels/block.h), and also [N,C] if the features fill complete blocks,
+ * because both layouts are then the same. */
 static enum ct_status knows_layout(struct onednn_program *p, int id, const ct_dnnl_desc *desc, bool *out)
 {
 	const bool usable = ct__norm_usable(ct__dnnl_desc_type(desc) == CT_DNNL_BF16);
@@ -24,11 +24,11 @@ static enum ct_status knows_layout(struct onednn_program *p, int id, const ct_dn
 	int dims[4];
 
 	if (ct__dnnl_desc_ndims(desc) == 2) {
-		*out = usable && ct__dnnl_desc_is_plain(desc) && ct__dnnl_desc_dims(desc)[1] % CT_LANES == 0;
+		*out = usable && ct__dnnl_desc_is_plain(desc) && ct__dnnl_desc_dims(desc)[1] % ct__lanes() == 0;
 		return CT_OK;
 	}
 	ct__onednn_dims(p, id, dims);
-	CT_TRY(ct__dnnl_blocked_of(p->dnnl, ct__dnnl_desc_type(desc), dims, CT_LANES, &blocked));
+	CT_TRY(ct__dnnl_blocked_of(p->dnnl, ct__dnnl_desc_type(desc), dims, ct__lanes(), &blocked));
 	*out = usable && desc == blocked;
 	return CT_OK;
 }

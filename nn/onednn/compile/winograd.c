@@ -1,4 +1,4 @@
-/* The kernels need blocked images and weights in [K/16,C/16,R,S,16c,16k]. All passes of a convolution use the same
+/* The kernels need blocked images and weights in [K/b,C/b,R,S,b c,b k]. All passes of a convolution use the same
  * weights, so either all or none of them are computed in this way. The choice depends on the shape, the processor and
  * the layout of the weights, which does not change between the two passes. The gradient of the weights has the layout
  * of the arena and is written to it directly. In evaluation, folded weights have this layout, too, so no reorder is
@@ -47,13 +47,13 @@ enum ct_status ct__onednn_winograd_forward(struct onednn_program *p, int id)
 
 	ct__onednn_dims(p, node->in[0], dims);
 	weights[1] = dims[1];
-	CT_TRY(ct__dnnl_blocked_weights(p->dnnl, weights, layout));
-	CT_TRY(ct__dnnl_blocked_of(p->dnnl, ct__onednn_type(p), dims, CT_LANES, &v->kept.src_desc));
+	CT_TRY(ct__dnnl_blocked_weights(p->dnnl, weights, ct__lanes(), layout));
+	CT_TRY(ct__dnnl_blocked_of(p->dnnl, ct__onednn_type(p), dims, ct__lanes(), &v->kept.src_desc));
 	CT_TRY(ct__onednn_view(p, id, p->values[node->in[0]].layout.root, 4, dims, &x_desc, &x_buffer));
 	CT_TRY(ct__onednn_relayout(p, id, ONEDNN_BUF(x_buffer), x_desc, v->kept.src_desc, &x));
 	v->kept.src = x.id;
 	ct__onednn_dims(p, id, dims);
-	CT_TRY(ct__dnnl_blocked_of(p->dnnl, ct__onednn_type(p), dims, CT_LANES, &y_desc));
+	CT_TRY(ct__dnnl_blocked_of(p->dnnl, ct__onednn_type(p), dims, ct__lanes(), &y_desc));
 	if (v->fold.norm >= 0) {
 		if (v->fold.sum >= 0 && p->values[p->values[v->fold.residual].layout.root].layout.desc != y_desc)
 			v->fold.sum = -1;

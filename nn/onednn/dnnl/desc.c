@@ -135,9 +135,10 @@ enum ct_status ct__dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int
 	return make_desc(c, type, 4, dims, block == 8 ? dnnl_aBcd8b : dnnl_aBcd16b, out);
 }
 
-enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out)
+enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out)
 {
-	CT_TRY(make_desc(c, CT_DNNL_F32, 4, dims, dnnl_ABcd16b16a, out));
+	CT_ASSERT(block == 8 || block == 16);
+	CT_TRY(make_desc(c, CT_DNNL_F32, 4, dims, block == 8 ? dnnl_ABcd8b8a : dnnl_ABcd16b16a, out));
 	((ct_dnnl_desc *)(uintptr_t)*out)->blocked_weights = true; /* owned by the context */
 	return CT_OK;
 }

@@ -107,8 +107,9 @@ bool ct__dnnl_desc_is_plain(const ct_dnnl_desc *d);
 /* [N,C/block,H,W,block] with blocks of 8 or 16 channels */
 enum ct_status ct__dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4], int block,
 				   const ct_dnnl_desc **out) CT_MUST_CHECK;
-/* [K/16,C/16,R,S,16c,16k] */
-enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out) CT_MUST_CHECK;
+/* [K/block,C/block,R,S,block c,block k], also with blocks of 8 or 16 */
+enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], int block,
+					const ct_dnnl_desc **out) CT_MUST_CHECK;
 bool ct__dnnl_desc_is_blocked_weights(const ct_dnnl_desc *d);
 size_t ct__dnnl_desc_bytes(const ct_dnnl_desc *d); /* including padding */
 /* Writes strides and blocks as a string. */

@@ -1,9 +1,9 @@
-/* The blocked layout of ctrain's own kernels: images are [N,C/16,H,W,16], with zeros in the lanes after the last
- * channel. */
+/* The blocked layout of ctrain's own kernels: images are [N,C/b,H,W,b], with zeros in the lanes after the last channel.
+ * A block of b channels fills a vector. */
 #ifndef CT_NN_ONEDNN_KERNELS_BLOCK_H
 #define CT_NN_ONEDNN_KERNELS_BLOCK_H
 
-/* Number of channels in a block. */
-#define CT_LANES 16
+/* Returns b: 16 with AVX-512 and on processors other than x86, otherwise 8. */
+int ct__lanes(void);
 
 #endif

@@ -1,6 +1,6 @@
-/* Vectors of the CT_LANES channels of a block, for kernels on [N,C/16,H,W,16] tensors (norms, Winograd). On x86,
- * include this header only in files that are compiled for AVX-512 (nn/CMakeLists.txt). ct__norm_usable returns whether
- * the functions in these files may be called on this processor. */
+/* Vectors of the CT_LANES channels of a block, for kernels on tensors in the layout of block.h (norms, Winograd). On
+ * x86, include this header only in files that are compiled for AVX2 and for AVX-512 (nn/CMakeLists.txt).
+ * ct__norm_usable returns whether the functions in these files may be called on this processor. */
 #ifndef CT_NN_ONEDNN_KERNELS_LANES_H
 #define CT_NN_ONEDNN_KERNELS_LANES_H
 
@@ -9,11 +9,21 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __AVX512F__
+#ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
 #include "nn/onednn/kernels/block.h"
+
+#if defined(__x86_64__) && !defined(__AVX512F__)
+#define CT_LANES 8
+#define CT_WITH_LANES(name) name##_8
+typedef uint8_t ct_bits; /* one bit per lane */
+#else
+#define CT_LANES 16
+#define CT_WITH_LANES(name) name##_16
+typedef uint16_t ct_bits;
+#endif
 
 #define CT_INLINE static inline __attribute__((always_inline))
 /* Unrolls the following loop, which must have a constant number of iterations. */
@@ -47,6 +57,8 @@ CT_INLINE ct_vec ct_vec_load(const void *x, size_t i, bool bf16)
 		return ((const ct_vec *)x)[i];
 #ifdef __AVX512F__
 	ct_uvec wide = (ct_uvec)_mm512_cvtepu16_epi32((__m256i)((const ct_hvec *)x)[i]);
+#elif defined(__AVX2__)
+	ct_uvec wide = (ct_uvec)_mm256_cvtepu16_epi32((__m128i)((const ct_hvec *)x)[i]);
 #else
 	ct_uvec wide = __builtin_convertvector(((const ct_hvec *)x)[i], ct_uvec);
 #endif
@@ -75,35 +87,43 @@ CT_INLINE void ct_vec_store(void *y, size_t i, ct_vec v, bool bf16)
 }
 
 /* Returns the mask as one bit per lane. */
-CT_INLINE uint16_t ct_vec_bits(ct_ivec mask)
+CT_INLINE ct_bits ct_vec_bits(ct_ivec mask)
 {
 #ifdef __AVX512DQ__
 	return _mm512_movepi32_mask((__m512i)mask);
+#elif defined(__AVX2__)
+	return (ct_bits)_mm256_movemask_ps((__m256)mask);
 #else
-	uint16_t bits = 0;
+	ct_bits bits = 0;
 	for (int l = 0; l < CT_LANES; l++)
-		bits |= (uint16_t)((mask[l] & 1) << l);
+		bits |= (ct_bits)((mask[l] & 1) << l);
 	return bits;
 #endif
 }
 
 /* Keeps the lanes whose bit is set and sets the others to zero. */
-CT_INLINE ct_vec ct_vec_keep(uint16_t bits, ct_vec v)
+CT_INLINE ct_vec ct_vec_keep(ct_bits bits, ct_vec v)
 {
 #ifdef __AVX512F__
 	return (ct_vec)_mm512_maskz_mov_ps(bits, (__m512)v);
 #else
+	ct_ivec lane;
+
+	CT_UNROLL
 	for (int l = 0; l < CT_LANES; l++)
-		v[l] = bits >> l & 1 ? v[l] : 0.0f;
-	return v;
+		lane[l] = 1 << l;
+	return ct_vec_choose((lane & bits) != 0, v, (ct_vec){0});
 #endif
 }
 
-/* Convert between bytes and 32-bit integers. Without intrinsics, gcc 12 would convert one lane at a time. */
+/* Convert between bytes and 32-bit integers that fit into bytes. Without intrinsics, gcc 12 would convert one lane at a
+ * time. */
 CT_INLINE ct_ivec ct_vec_widen(ct_bvec x)
 {
 #ifdef __AVX512F__
 	return (ct_ivec)_mm512_cvtepu8_epi32((__m128i)x);
+#elif defined(__AVX2__)
+	return (ct_ivec)_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)x));
 #else
 	return __builtin_convertvector(x, ct_ivec);
 #endif
@@ -113,6 +133,11 @@ CT_INLINE ct_bvec ct_vec_narrow(ct_ivec x)
 {
 #ifdef __AVX512F__
 	return (ct_bvec)_mm512_cvtepi32_epi8((__m512i)x);
+#elif defined(__AVX2__)
+	const __m128i half =
+		_mm_packus_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
+
+	return (ct_bvec)_mm_cvtsi128_si64(_mm_packus_epi16(half, half));
 #else
 	return __builtin_convertvector(x, ct_bvec);
 #endif

@@ -1,4 +1,4 @@
-/* The work is divided into planes: one row and one block of 16 channels. Two passes over the batch are needed, for sums
+/* The work is divided into planes: one row and one block of channels. Two passes over the batch are needed, for sums
  * and for the result. If there are enough blocks for all threads, a thread does both passes over a block, while it is
  * in the cache; otherwise two loops over all planes follow each other. Both add the sums of planes in the order of
  * rows, so the results are the same. Loops run from the last plane to the first where the last ones are still in the
@@ -6,14 +6,16 @@
  *
  * The ReLU's mask is computed again from x, with the same expression as in the forward pass; only with a residual,
  * whose value is not kept, it is stored as bits. Types and fused operations are constants of inlined loops. The file is
- * compiled for AVX-512 and its bfloat16 instructions. Kernels on fp32 must not execute the latter, because they also
- * run on processors without them; they are the instructions of ct_vec_store. */
+ * compiled once for each instruction set (select.h): for AVX2, where kernels on bfloat16 are never called, and for
+ * AVX-512 and its bfloat16 instructions. Kernels on fp32 must not execute the latter, because they also run on
+ * processors without them; they are the instructions of ct_vec_store. */
 #include "nn/onednn/kernels/norm_kernels.h"
 
 #include <math.h>
 
 #include "base/parallel.h"
 #include "nn/onednn/kernels/norm_sums.h"
+#include "nn/onednn/kernels/select.h"
 
 /* The coefficients of a block of channels in a row: z = (x - mean) * slope + shift. Backward: dx = slope * d + base -
  * (x - mean) * tilt. */
@@ -41,22 +43,6 @@ static int channels_of(const struct ct_norm *p, int block)
 	const int left = p->channels - block * CT_LANES;
 
 	return left < CT_LANES ? left : CT_LANES;
-}
-
-static size_t blocks_in(int channels)
-{
-	return ((size_t)channels + CT_LANES - 1) / CT_LANES;
-}
-
-size_t ct__norm_scratch_bytes(int n, int channels)
-{
-	return ((size_t)n + 1) * blocks_in(channels) * sizeof(struct ct_norm_partial) +
-	       sizeof(double); /* followed by the sums of all rows */
-}
-
-size_t ct__norm_mask_bytes(int n, int channels, int plane)
-{
-	return (size_t)n * blocks_in(channels) * (size_t)plane * sizeof(uint16_t);
 }
 
 static ct_vec inverse_deviation(const struct ct_norm *p, int block)
@@ -147,7 +133,7 @@ CT_INLINE void forward_loop(const struct ct_norm *p, struct lanes k, size_t firs
 
 			z = ct_vec_choose(cut, ct_vec_every(0), z);
 			if (residual && p->mask)
-				p->mask[i] = ct_vec_bits(~cut);
+				((ct_bits *)p->mask)[i] = ct_vec_bits(~cut);
 		}
 		ct_vec_store(p->y, i, z, bf16);
 	}
@@ -191,7 +177,7 @@ static void forward_plane(const struct ct_norm *p, struct lanes k, int row, int 
 CT_INLINE ct_vec cut(const struct ct_norm *p, const struct lanes *k, ct_vec x, ct_vec d, size_t i, enum relu relu)
 {
 	if (relu == RELU_BITS)
-		return ct_vec_keep(p->mask[i], d);
+		return ct_vec_keep(((const ct_bits *)p->mask)[i], d);
 	return relu == RELU_AGAIN ? ct_vec_choose(norm_of(x, k) <= ct_vec_every(0), ct_vec_every(0), d) : d;
 }
 
@@ -376,7 +362,7 @@ static void backward_range(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-void ct__norm_sums(const struct ct_norm *p, double *sums)
+static void norm_sums(const struct ct_norm *p, double *sums)
 {
 	struct job j = {.p = p};
 
@@ -385,20 +371,20 @@ void ct__norm_sums(const struct ct_norm *p, double *sums)
 		sum_partials(p, b, sums);
 }
 
-void ct__norm_moments(const struct ct_norm *p, const double *sums, double count)
+static void norm_moments(const struct ct_norm *p, const double *sums, double count)
 {
 	for (int b = 0; b < n_blocks(p); b++)
 		moments_of_block(p, b, sums, count);
 }
 
-void ct__norm_apply(const struct ct_norm *p)
+static void norm_apply(const struct ct_norm *p)
 {
 	struct job j = {.p = p};
 
 	ct_parallel_for(p->threads, p->n * n_blocks(p), 1, forward_range, &j);
 }
 
-void ct__norm_gradient_sums(const struct ct_norm *p, double *sums)
+static void norm_gradient_sums(const struct ct_norm *p, double *sums)
 {
 	struct job j = {.p = p};
 
@@ -409,7 +395,7 @@ void ct__norm_gradient_sums(const struct ct_norm *p, double *sums)
 	}
 }
 
-void ct__norm_gradient_apply(const struct ct_norm *p, const double *sums, double count)
+static void norm_gradient_apply(const struct ct_norm *p, const double *sums, double count)
 {
 	struct job j = {.p = p, .sums = sums, .count = count};
 
@@ -467,13 +453,7 @@ static bool by_blocks(const struct ct_norm *p)
 	return blocks * 8 >= rounds * threads * 7;
 }
 
-/* The sums are stored after the partials. */
-double *ct__norm_scratch_sums(const struct ct_norm *p)
-{
-	return (double *)(p->partials + (size_t)p->n * blocks_in(p->channels));
-}
-
-void ct__norm_forward(const struct ct_norm *p)
+static void norm_forward(const struct ct_norm *p)
 {
 	struct job j = {.p = p, .own = ct__norm_scratch_sums(p), .count = (double)p->n * p->plane};
 
@@ -481,12 +461,12 @@ void ct__norm_forward(const struct ct_norm *p)
 		ct_parallel_for(p->threads, n_blocks(p), 1, forward_blocks, &j);
 		return;
 	}
-	ct__norm_sums(p, j.own);
-	ct__norm_moments(p, j.own, j.count);
-	ct__norm_apply(p);
+	norm_sums(p, j.own);
+	norm_moments(p, j.own, j.count);
+	norm_apply(p);
 }
 
-void ct__norm_backward(const struct ct_norm *p)
+static void norm_backward(const struct ct_norm *p)
 {
 	struct job j = {.p = p, .own = ct__norm_scratch_sums(p), .count = (double)p->n * p->plane};
 
@@ -494,6 +474,9 @@ void ct__norm_backward(const struct ct_norm *p)
 		ct_parallel_for(p->threads, n_blocks(p), 1, backward_blocks, &j);
 		return;
 	}
-	ct__norm_gradient_sums(p, j.own);
-	ct__norm_gradient_apply(p, j.own, j.count);
+	norm_gradient_sums(p, j.own);
+	norm_gradient_apply(p, j.own, j.count);
 }
+
+const struct ct_norm_kernels CT_WITH_LANES(ct__norm_kernels) = {
+	norm_forward, norm_backward, norm_sums, norm_moments, norm_apply, norm_gradient_sums, norm_gradient_apply};

@@ -1,9 +1,10 @@
-/* Batch norm fused with the operations after it, forward and backward, on [N,C/16,H,W,16] tensors:
+/* Batch norm fused with the operations after it, forward and backward, on tensors in the layout of
+ * block.h:
  *
  *   y = relu?(factor of the row * (gamma * (x - mean) / sqrt(variance + eps) + beta) + residual)
  *
  * Values and their gradients are fp32 or bfloat16, everything else is fp32, and sums over the batch are double. Results
- * do not depend on the number of threads. The kernels are plain C on vectors of 16 lanes; call them only if
+ * do not depend on the number of threads. The kernels are plain C on vectors of channels; call them only if
  * ct__norm_usable returns true. Lanes after the last channel must be zero and stay zero.
  *
  * For the statistics of one rank, call ct__norm_forward and ct__norm_backward, which run both passes over a block of
@@ -34,7 +35,7 @@ struct ct_norm {
 	const void *residual;             /* or NULL */
 	const float *factor;              /* [n] factors of drop path, or NULL */
 	void *y;                          /* may be residual */
-	uint16_t *mask;                   /* with relu and residual: one bit per element, in the order of y; or NULL */
+	void *mask;                       /* with relu and residual: one bit per element, in the order of y; or NULL */
 	struct ct_norm_partial *partials; /* scratch: ct__norm_scratch_bytes */
 
 	/* backward */

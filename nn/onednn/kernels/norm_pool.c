@@ -11,6 +11,7 @@
 
 #include "base/parallel.h"
 #include "nn/onednn/kernels/norm_sums.h"
+#include "nn/onednn/kernels/select.h"
 
 #define CUT 255 /* stored instead of a tap if the maximum was not above zero */
 
@@ -28,16 +29,6 @@ static int n_blocks(const struct ct_norm_pool_shape *s)
 static size_t n_planes(const struct ct_norm_pool_shape *s)
 {
 	return (size_t)s->n * (size_t)n_blocks(s);
-}
-
-size_t ct__norm_pool_scratch_bytes(const struct ct_norm_pool_shape *s)
-{
-	return n_planes(s) * sizeof(struct ct_norm_partial);
-}
-
-size_t ct__norm_pool_out_elems(const struct ct_norm_pool_shape *s)
-{
-	return n_planes(s) * (size_t)s->out.h * (size_t)s->out.w * CT_LANES;
 }
 
 /* In vectors */
@@ -217,7 +208,7 @@ static void forward_range(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-void ct__norm_pool_forward(struct ct_norm_pool *p)
+static void norm_pool_forward(struct ct_norm_pool *p)
 {
 	const int planes = (int)n_planes(&p->shape);
 	const double count = values_per_channel(p);
@@ -390,7 +381,7 @@ static void backward_range(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-void ct__norm_pool_backward(struct ct_norm_pool *p)
+static void norm_pool_backward(struct ct_norm_pool *p)
 {
 	const int planes = (int)n_planes(&p->shape);
 
@@ -404,3 +395,5 @@ void ct__norm_pool_backward(struct ct_norm_pool *p)
 	}
 	ct_parallel_for(p->threads, planes, 1, backward_range, p);
 }
+
+const struct ct_norm_pool_kernels CT_WITH_LANES(ct__norm_pool_kernels) = {norm_pool_forward, norm_pool_backward};

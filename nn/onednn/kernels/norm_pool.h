@@ -1,7 +1,7 @@
-/* Batch norm, ReLU and max pool as one operation on [N,C/16,H,W,16] tensors, for training. The values between the steps
- * are never written to memory. Values and their gradients are fp32 or bfloat16, everything else is fp32, and sums over
- * the batch are double. The kernels are plain C on vectors of 16 lanes; call them only if ct__norm_usable returns true.
- * Results do not depend on the number of threads. */
+/* Batch norm, ReLU and max pool as one operation on tensors in the layout of block.h, for training. The values between
+ * the steps are never written to memory. Values and their gradients are fp32 or bfloat16, everything else is fp32, and
+ * sums over the batch are double. The kernels are plain C on vectors of channels; call them only if ct__norm_usable
+ * returns true. Results do not depend on the number of threads. */
 #ifndef CT_NN_ONEDNN_KERNELS_NORM_POOL_H
 #define CT_NN_ONEDNN_KERNELS_NORM_POOL_H
 

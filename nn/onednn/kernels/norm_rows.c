@@ -1,6 +1,6 @@
 #include "base/parallel.h"
 #include "nn/onednn/kernels/lanes.h"
-#include "nn/onednn/kernels/norm_kernels.h"
+#include "nn/onednn/kernels/select.h"
 
 struct rows {
 	size_t vectors;
@@ -20,7 +20,8 @@ static void scale_range(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-void ct__norm_scale_rows(int threads, int n, size_t elems, bool bf16, const void *x, const float *factor, void *y)
+void CT_WITH_LANES(ct__norm_scale_rows)(int threads, int n, size_t elems, bool bf16, const void *x, const float *factor,
+					void *y)
 {
 	struct rows r = {elems / CT_LANES, bf16, x, factor, y};
 

@@ -38,7 +38,7 @@ static struct ct_norm norm_of(const struct onednn_program *p, const struct onedn
 				.mean = t->ptr[ONEDNN_NORM_MEAN],
 				.variance = t->ptr[ONEDNN_NORM_VARIANCE],
 				.partials = (void *)t->ptr[ONEDNN_NORM_PARTIALS],
-				.mask = (uint16_t *)t->ptr[ONEDNN_NORM_MASK],
+				.mask = t->ptr[ONEDNN_NORM_MASK],
 				.factor = t->ptr[ONEDNN_NORM_FACTOR]};
 }
 

@@ -5,6 +5,14 @@
 #include "base/parallel.h"
 #include "nn/onednn/winograd/transforms_template.h"
 
+/* Number of accumulators in a full block of products. Fewer cannot hide the latency of the multiply-adds, and more do
+ * not fit into the 16 registers of AVX2, or the 32 of AVX-512, with the factors. */
+#if CT_LANES == 8
+#define ACCUMULATORS 12
+#else
+#define ACCUMULATORS 16
+#endif
+
 typedef int32_t ivec __attribute__((vector_size(4 * CT_LANES)));
 
 struct correlation {
@@ -25,7 +33,7 @@ struct correlation {
 CT_INLINE void product_block(const ct_vec *v, size_t v_step, const ct_vec *u, int blocks, ct_vec *m, size_t m_step,
 			     const int rows, const int cols)
 {
-	ct_vec sum[16];
+	ct_vec sum[ACCUMULATORS];
 
 	CT_UNROLL
 	for (int i = 0; i < rows * cols; i++)
@@ -50,29 +58,28 @@ CT_INLINE void product_block(const ct_vec *v, size_t v_step, const ct_vec *u, in
 	}
 }
 
-/* Uses 16 accumulators if there are enough tiles. Fewer accumulators cannot hide the latency of the multiply-adds. */
 CT_INLINE void product_panel(const ct_vec *v, int tiles, const ct_vec *u, int blocks, ct_vec *m, const int cols)
 {
 	const size_t step = (size_t)tiles;
 	int t = 0;
 
-	for (; cols == 1 && t + 16 <= tiles; t += 16)
-		product_block(v + t, step, u, blocks, m + t, step, 16, 1);
-	for (; t + 8 <= tiles; t += 8)
-		product_block(v + t, step, u, blocks, m + t, step, 8, cols);
-	if (tiles & 4) {
+	for (; cols == 1 && t + ACCUMULATORS <= tiles; t += ACCUMULATORS)
+		product_block(v + t, step, u, blocks, m + t, step, ACCUMULATORS, 1);
+	for (; t + ACCUMULATORS / 2 <= tiles; t += ACCUMULATORS / 2)
+		product_block(v + t, step, u, blocks, m + t, step, ACCUMULATORS / 2, cols);
+	if ((tiles - t) & 4) {
 		product_block(v + t, step, u, blocks, m + t, step, 4, cols);
 		t += 4;
 	}
-	if (tiles & 2) {
+	if ((tiles - t) & 2) {
 		product_block(v + t, step, u, blocks, m + t, step, 2, cols);
 		t += 2;
 	}
-	if (tiles & 1)
+	if ((tiles - t) & 1)
 		product_block(v + t, step, u, blocks, m + t, step, 1, cols);
 }
 
-/* m[out][tiles] = v[in][tiles] times u[in*16][out], for one point. */
+/* m[out][tiles] = v[in][tiles] times u[in*b][out], for one point. */
 static void product(const ct_vec *v, int tiles, int in, const ct_vec *u, int out, ct_vec *m)
 {
 	int k = 0;
@@ -208,7 +215,7 @@ static void transform_weights(const ct_vec *g, size_t step, ct_vec *u, size_t u_
 	}
 }
 
-/* Transforms block `i` of the weights, which is [16c][16k] for each tap. */
+/* Transforms block `i` of the weights, which is [b c][b k] for each tap. */
 static void forward_block(const struct correlation *c, int i)
 {
 	const int in = c->in.blocks, k = i / in, first = i % in * CT_LANES;

@@ -1,6 +1,7 @@
-/* Compiled for AVX-512 and with contracted multiply-adds. Called only if ct__winograd_usable returns true. */
+/* Compiled once for each instruction set (kernels/select.h), with contracted multiply-adds. Called only if
+ * ct__winograd_usable returns true. */
 #define TAPS 3
 #include "nn/onednn/winograd/correlate_template.h"
 #include "nn/onednn/winograd/sums_template.h"
 
-const struct ct_winograd_kernels ct__winograd_kernels_3x3 = {forward, backward_data, backward_weights};
+const struct ct_winograd_kernels CT_WITH_LANES(ct__winograd_kernels_3x3) = {forward, backward_data, backward_weights};

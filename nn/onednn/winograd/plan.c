@@ -1,12 +1,11 @@
-/* The division of the work, compiled for every processor: it decides whether the kernels, which are compiled for
- * AVX-512, may be called. A unit of tiles is small enough for its transformed values to stay in a cache, and large
+/* The division of the work, compiled for every processor: it decides whether the kernels may be called, and those of
+ * which instruction set. A unit of tiles is small enough for its transformed values to stay in a cache, and large
  * enough to read the transformed weights seldom. If there are fewer units than threads, the output channels are
  * divided, too. Scratch memory is computed from the same grid that the kernels use, so both must change together. Sums
  * of dw are divided into groups whose number depends only on the shape, so results do not depend on the number of
  * threads. */
 #include "nn/onednn/winograd/winograd.h"
 
-#include "base/cpu/features.h"
 #include "nn/onednn/winograd/winograd_impl.h"
 
 #define MAX_GROUPS 8
@@ -67,13 +66,13 @@ static bool enough_tiles(const struct ct_winograd_shape *s)
 bool ct__winograd_usable(const struct ct_winograd_shape *s)
 {
 	const int64_t most = s->taps == 5 ? 64 * 64 : 1024 * 1024;
-	const bool channels = s->c % CT_LANES == 0 && s->k % CT_LANES == 0 && (int64_t)s->c * s->k <= most;
+	const bool channels = s->c % ct__lanes() == 0 && s->k % ct__lanes() == 0 && (int64_t)s->c * s->k <= most;
 	const bool padding = s->pad_h >= 0 && s->pad_h < s->taps && s->pad_w >= 0 && s->pad_w < s->taps;
 
 	if (s->taps != 3 && s->taps != 5)
 		return false;
 
-	return ct_cpu_has(CT_CPU_AVX512) && channels && padding && fills_tiles(results_h(s), results_w(s)) &&
+	return ct__norm_usable(false) && channels && padding && fills_tiles(results_h(s), results_w(s)) &&
 	       fills_tiles(s->h, s->w) && enough_tiles(s);
 }
 
@@ -115,7 +114,8 @@ struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape 
 {
 	const struct ct__winograd_grid g = ct__winograd_grid(s, pass);
 	const bool data = pass == CT_WINOGRAD_BACKWARD_DATA, sums = pass == CT_WINOGRAD_BACKWARD_WEIGHTS;
-	const size_t in = (size_t)(data ? s->k : s->c) / CT_LANES, out = (size_t)(data ? s->c : s->k) / CT_LANES;
+	const size_t lanes = (size_t)ct__lanes(), in = (size_t)(data ? s->k : s->c) / lanes,
+		     out = (size_t)(data ? s->c : s->k) / lanes;
 	const size_t taps = (size_t)s->taps, n_points = (size_t)points(s), pitch = (size_t)g.tiles_w * n_points + 1;
 	const size_t images = (size_t)g.images, rows = (size_t)g.rows * RESULTS, n_tiles = (size_t)g.tiles;
 	struct ct__winograd_scratch z = {.columns = images * in * (rows + taps - 1) * pitch,
@@ -123,7 +123,7 @@ struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape 
 					 .input = n_points * in * n_tiles,
 					 .product = n_points * out * n_tiles,
 					 .half_results = sums ? 0 : out * n_tiles * RESULTS * n_points,
-					 .weights = n_points * n_points * in * CT_LANES * out,
+					 .weights = n_points * n_points * in * lanes * out,
 					 .groups = !sums                     ? 0
 						   : g.units < max_groups(s) ? g.units
 									     : max_groups(s)};
@@ -135,9 +135,10 @@ struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape 
 size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_winograd_pass pass, int threads)
 {
 	const struct ct__winograd_scratch z = ct__winograd_scratch(s, pass);
-	const size_t shared = z.groups ? (size_t)z.groups * (z.weights + (size_t)s->k / CT_LANES) : z.weights;
+	const size_t lanes = (size_t)ct__lanes();
+	const size_t shared = z.groups ? (size_t)z.groups * (z.weights + (size_t)s->k / lanes) : z.weights;
 
-	return (shared + (size_t)threads * z.per_thread) * CT_LANES * sizeof(float);
+	return (shared + (size_t)threads * z.per_thread) * lanes * sizeof(float);
 }
 
 int ct__winograd_parts(int out_blocks, int units, int threads)
@@ -158,7 +159,7 @@ struct ct_winograd_range ct__winograd_part(int parts, int i, int out_blocks)
 
 static const struct ct_winograd_kernels *kernels(const struct ct_winograd *op)
 {
-	return op->shape.taps == 3 ? &ct__winograd_kernels_3x3 : &ct__winograd_kernels_5x5;
+	return op->shape.taps == 3 ? CT_SELECT(ct__winograd_kernels_3x3) : CT_SELECT(ct__winograd_kernels_5x5);
 }
 
 void ct__winograd_forward(const struct ct_winograd *op)

@@ -14,7 +14,7 @@ struct sums {
 	struct ct__winograd_scratch sizes;
 	int parts;       /* ranges of K */
 	ct_vec *weights; /* [groups][POINTS * POINTS][panels of K][C][2] */
-	ct_vec *bias;    /* [groups][K/16] */
+	ct_vec *bias;    /* [groups][K/b] */
 	ct_vec *scratch;
 };
 
@@ -88,7 +88,7 @@ static void gradient_points(const ct_vec *columns, int blocks, const struct ct__
 CT_INLINE void outer_block(const float *x, const ct_vec *q, size_t q_step, int tiles, bool first, ct_vec *u,
 			   const int rows, const int cols)
 {
-	ct_vec sum[16];
+	ct_vec sum[CT_LANES];
 
 	if (first) {
 		CT_UNROLL
@@ -112,7 +112,7 @@ CT_INLINE void outer_block(const float *x, const ct_vec *q, size_t q_step, int t
 		u[i] = sum[i];
 }
 
-/* u[in*16][out] += v[in][tiles]^T times q[out][tiles], for one point. */
+/* u[in*b][out] += v[in][tiles]^T times q[out][tiles], for one point. */
 static void outer_product(const ct_vec *v, int tiles, int in, const ct_vec *q, int out, bool first, ct_vec *u)
 {
 	const size_t step = (size_t)tiles;
@@ -120,12 +120,14 @@ static void outer_product(const ct_vec *v, int tiles, int in, const ct_vec *q, i
 
 	for (; k + 2 <= out; k += 2, q += 2 * step) {
 		for (size_t c = 0; c < (size_t)in; c++, u += 2 * CT_LANES) {
-			outer_block((const float *)(v + c * step), q, step, tiles, first, u, 8, 2);
-			outer_block((const float *)(v + c * step) + 8, q, step, tiles, first, u + 16, 8, 2);
+			const float *x = (const float *)(v + c * step);
+
+			outer_block(x, q, step, tiles, first, u, CT_LANES / 2, 2);
+			outer_block(x + CT_LANES / 2, q, step, tiles, first, u + CT_LANES, CT_LANES / 2, 2);
 		}
 	}
 	for (size_t c = 0; k < out && c < (size_t)in; c++, u += CT_LANES)
-		outer_block((const float *)(v + c * step), q, step, tiles, first, u, 16, 1);
+		outer_block((const float *)(v + c * step), q, step, tiles, first, u, CT_LANES, 1);
 }
 
 static void add_unit(const struct sums *s, struct ct__winograd_unit u, const struct image *dy, bool first,

@@ -24,7 +24,7 @@
  *         | 0   4   0  -5   0   1 |         | 0   0   0   1 |
  *
  * The two rows of a pair +-a share their even and odd parts, which halves the work. Each transform is applied first to
- * columns and then to rows. A vector has 16 channels, so all transforms are plain sums of vectors. */
+ * columns and then to rows. A vector has a block of channels, so all transforms are plain sums of vectors. */
 #ifndef CT_NN_ONEDNN_WINOGRAD_TRANSFORMS_TEMPLATE_H
 #define CT_NN_ONEDNN_WINOGRAD_TRANSFORMS_TEMPLATE_H
 

@@ -10,7 +10,8 @@
  * rotated and transposed weights. Backward-weights is the adjoint G^T [sum over tiles (B^T x B) . (A dy A^T)] G,
  * transformed back once. The matrices are in transforms_template.h.
  *
- * Layout: tensors [N,C/16,H,W,16], weights [K/16,C/16,taps,taps,16c,16k], bias plain; aligned to 64 bytes. The error
+ * Layout: tensors [N,C/b,H,W,b], weights [K/b,C/b,taps,taps,b c,b k], bias plain; aligned to 64 bytes. The block b
+ * is that of kernels/block.h. The error
  * is measured against double precision. Its root mean square, relative to that of the result, is mostly 1e-6 to
  * 3e-6 and at most 6e-6; no error exceeds 3e-5 of the largest value (tests/nn/test_winograd.c). This is about three
  * times the error of direct summation. A NaN or an infinity makes all results NaN in every tile that reads it. Results

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "nn/onednn/kernels/block.h"
+#include "nn/onednn/kernels/select.h"
 #include "nn/onednn/winograd/winograd.h"
 
 #define RESULTS 4 /* results per tile in each direction */
@@ -27,11 +27,11 @@ struct ct__winograd_unit {
 };
 struct ct__winograd_unit ct__winograd_unit(const struct ct__winograd_grid *g, int i);
 
-/* Sizes of the scratch memory in vectors. Each thread stores the half-transformed rows of a unit: `columns` of the
- * input, [images][C/16][4 rows + TAPS - 1][tiles_w * POINTS + 1], and `gradient_columns`, [images][K/16][4
+/* Sizes of the scratch memory in vectors of b lanes. Each thread stores the half-transformed rows of a unit: `columns`
+ * of the input, [images][C/b][4 rows + TAPS - 1][tiles_w * POINTS + 1], and `gradient_columns`, [images][K/b][4
  * rows][tiles_w * POINTS + 1]. For one column of points, it stores `input` and `product` (or the gradient),
- * [POINTS][channels/16][tiles]. `half_results` are results that are transformed back along one axis,
- * [K/16][tiles][4][POINTS]. All threads share `weights`: [POINTS * POINTS][panels of 2 blocks of K][C][2]. */
+ * [POINTS][channels/b][tiles]. `half_results` are results that are transformed back along one axis,
+ * [K/b][tiles][4][POINTS]. All threads share `weights`: [POINTS * POINTS][panels of 2 blocks of K][C][2]. */
 struct ct__winograd_scratch {
 	size_t columns, gradient_columns, input, product, half_results, per_thread;
 	size_t weights;
@@ -62,6 +62,7 @@ struct ct_winograd_kernels {
 	void (*backward_data)(const struct ct_winograd *op);
 	void (*backward_weights)(const struct ct_winograd *op);
 };
-extern const struct ct_winograd_kernels ct__winograd_kernels_3x3, ct__winograd_kernels_5x5;
+extern const struct ct_winograd_kernels ct__winograd_kernels_3x3_8, ct__winograd_kernels_3x3_16,
+	ct__winograd_kernels_5x5_8, ct__winograd_kernels_5x5_16;
 
 #endif
