@@ -5,19 +5,20 @@
  * rate of multiply-adds on registers and the bandwidth of memcpy are measured with the same threads. Prints a table on
  * standard output or, with --json, one JSON object.
  *
- *   build/release/bench/conv_peak MODEL SIZE BATCH THREADS fp32|bf16 [--small-stem] [--rounds N] [--json]
+ *   build/release/bench/conv_peak MODEL SIZE BATCH THREADS fp32|bf16 [--small-stem] [--rounds N] [--isa SET] [--json]
  *   build/release/bench/conv_peak resnet50 224 16 2 fp32
  *   build/release/bench/conv_peak resnet18 32 128 2 bf16 --small-stem
  *
- * Each time is the best of at least N runs (default 5) that together take at least 20 N ms. Sums include all
- * convolutions of a step, also repeated ones; the first convolution has no backward-data pass. For each layer, "bound"
- * is the larger of two times: that of its FLOPs at the peak rate, and that of moving each tensor once between memory
- * and the cores. It is too pessimistic if a tensor is still in a cache. */
+ * SET limits the instructions as train.isa does. Each time is the best of at least N runs (default 5) that together
+ * take at least 20 N ms. Sums include all convolutions of a step, also repeated ones; the first convolution has no
+ * backward-data pass. For each layer, "bound" is the larger of two times: that of its FLOPs at the peak rate, and that
+ * of moving each tensor once between memory and the cores. It is too pessimistic if a tensor is still in a cache. */
 #include "bench/conv_peak.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cpu/features.h"
 #include "base/mem.h"
 #include "nn/models/model.h"
 
@@ -43,6 +44,8 @@ static enum ct_status parse(int argc, char **argv, struct bench *b)
 			b->json = true;
 		else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
 			words[3] = argv[++i];
+		else if (!strcmp(argv[i], "--isa") && i + 1 < argc && ct_isa_find(argv[i + 1]) >= 0)
+			CT_TRY(ct_cpu_set_limit((enum ct_isa)ct_isa_find(argv[++i])));
 		else
 			return CT_FAIL(CT_USAGE, "%s: no such option, or it wants a value", argv[i]);
 	}

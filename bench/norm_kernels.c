@@ -126,8 +126,7 @@ int main(int argc, char **argv)
 {
 	const int threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1,
 		  rounds = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 10;
-	static const char *const names[] = {CT_ISAS(CT_CHOICE_NAME) NULL};
-	const int isa = argc > 3 ? ct_choice_find(names, argv[3]) : CT_ISA_AUTO;
+	const int isa = argc > 3 ? ct_isa_find(argv[3]) : CT_ISA_AUTO;
 
 	if (isa < 0 || ct_cpu_set_limit((enum ct_isa)isa) < 0 || !ct__norm_usable(false) || threads < 1 || rounds < 1) {
 		fputs("usage: norm_kernels [THREADS [ROUNDS [ISA]]], on a processor with AVX2\n", stderr);

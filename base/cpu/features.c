@@ -48,11 +48,16 @@ static unsigned found(unsigned features)
 	return has & features;
 }
 
+static const char *const names[] = {CT_ISAS(CT_CHOICE_NAME) NULL};
+
 const char *ct_isa_name(enum ct_isa isa)
 {
-	static const char *const names[] = {CT_ISAS(CT_CHOICE_NAME) NULL};
-
 	return ct_choice_name(names, isa);
+}
+
+int ct_isa_find(const char *name)
+{
+	return ct_choice_find(names, name);
 }
 
 bool ct_cpu_has(unsigned features)

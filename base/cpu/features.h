@@ -32,6 +32,8 @@ enum {
 enum ct_isa { CT_ISAS(CT_CHOICE_ID) };
 
 const char *ct_isa_name(enum ct_isa isa);
+/* Returns the set with this name, or -1 if there is none. */
+int ct_isa_find(const char *name);
 
 /* Returns whether this is an x86-64 processor that has, and whose operating system supports, all of these features, and
  * the limit of the process allows them. */

@@ -93,11 +93,9 @@ void vary_norms(ct_net *net)
 
 int limit_isa(int argc, char **argv)
 {
-	static const char *const names[] = {CT_ISAS(CT_CHOICE_NAME) NULL};
-
 	if (argc < 2)
 		return 0;
-	const int isa = ct_choice_find(names, argv[1]);
+	const int isa = ct_isa_find(argv[1]);
 	assert_true(isa >= 0);
 	if (ct_cpu_set_limit((enum ct_isa)isa) == CT_OK)
 		return 0;
