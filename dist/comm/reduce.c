@@ -11,18 +11,18 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/cpu/features.h"
 #include "base/half.h"
 #include "dist/comm/comm_impl.h"
 
-/* There is one function per element type and operation. The compiler makes an AVX-512, an AVX2 and a generic version of
- * each, and the loader chooses one. All versions round in the same way (elementwise, no reassociation, no contraction),
- * so ranks on different CPUs get bitwise identical results. Builds with a sanitizer have only one version, because the
- * resolvers would run before the sanitizer's runtime is initialized. */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
+/* There is one function per element type, operation and instruction set: KERNELS defines those of one set. All sets
+ * round in the same way (elementwise, no reassociation, no contraction), so ranks on different CPUs get bitwise
+ * identical results. */
+#if defined(__x86_64__)
+#define TARGET_avx512 __attribute__((target("avx512f")))
+#define TARGET_avx2 __attribute__((target("avx2")))
 #endif
+#define TARGET_generic
 
 /* The vectors of a kernel are distinct or the same, so no element depends on an earlier one. */
 #if defined(__clang__)
@@ -33,111 +33,78 @@
 
 /* NAME computes d = a op b; d may be a or b. NAME_both computes a = b = a op b: the all-reduce of two ranks in one pass
  * over memory. */
-#define KERNEL(name, type, expr)                                                    \
-	CLONES static void name(void *vd, const void *va, const void *vb, size_t n) \
-	{                                                                           \
-		const type *x = va, *y = vb;                                        \
-		type *d = vd;                                                       \
-                                                                                    \
-		ELEMENTWISE                                                         \
-		for (size_t i = 0; i < n; i++) {                                    \
-			type a = x[i], b = y[i];                                    \
-			d[i] = (expr);                                              \
-		}                                                                   \
-	}                                                                           \
-                                                                                    \
-	CLONES static void name##_both(void *va, void *vb, size_t n)                \
-	{                                                                           \
-		type *restrict x = va, *restrict y = vb;                            \
-                                                                                    \
-		for (size_t i = 0; i < n; i++) {                                    \
-			type a = x[i], b = y[i];                                    \
-			x[i] = y[i] = (expr);                                       \
-		}                                                                   \
+#define KERNEL(set, name, type, expr)                                                             \
+	TARGET_##set static void name##_##set(void *vd, const void *va, const void *vb, size_t n) \
+	{                                                                                         \
+		const type *x = va, *y = vb;                                                      \
+		type *d = vd;                                                                     \
+                                                                                                  \
+		ELEMENTWISE                                                                       \
+		for (size_t i = 0; i < n; i++) {                                                  \
+			type a = x[i], b = y[i];                                                  \
+			d[i] = (expr);                                                            \
+		}                                                                                 \
+	}                                                                                         \
+                                                                                                  \
+	TARGET_##set static void name##_both_##set(void *va, void *vb, size_t n)                  \
+	{                                                                                         \
+		type *restrict x = va, *restrict y = vb;                                          \
+                                                                                                  \
+		for (size_t i = 0; i < n; i++) {                                                  \
+			type a = x[i], b = y[i];                                                  \
+			x[i] = y[i] = (expr);                                                     \
+		}                                                                                 \
 	}
-
-/* Integers wrap around, so they are added and multiplied as unsigned. Min and max propagate a NaN in either operand. */
-KERNEL(sum_f32, float, (a + b))
-KERNEL(prod_f32, float, (a * b))
-KERNEL(min_f32, float, a < b || a != a ? a : b)
-KERNEL(max_f32, float, a > b || a != a ? a : b)
-KERNEL(sum_f64, double, (a + b))
-KERNEL(prod_f64, double, (a * b))
-KERNEL(min_f64, double, a < b || a != a ? a : b)
-KERNEL(max_f64, double, a > b || a != a ? a : b)
-KERNEL(sum_i32, uint32_t, (a + b))
-KERNEL(prod_i32, uint32_t, (a * b))
-KERNEL(min_i32, int32_t, a < b ? a : b)
-KERNEL(max_i32, int32_t, a > b ? a : b)
-KERNEL(sum_i64, uint64_t, (a + b))
-KERNEL(prod_i64, uint64_t, (a * b))
-KERNEL(min_i64, int64_t, a < b ? a : b)
-KERNEL(max_i64, int64_t, a > b ? a : b)
-KERNEL(sum_u8, uint8_t, (uint8_t)(a + b))
-KERNEL(prod_u8, uint8_t, (uint8_t)(1u * a * b))
-KERNEL(min_u8, uint8_t, a < b ? a : b)
-KERNEL(max_u8, uint8_t, a > b ? a : b)
 
 /* For 16-bit floating-point numbers, the operation is computed in fp32, and each result is rounded. */
-#define KERNEL_16(name, to_f32, from_f32, expr)                                     \
-	CLONES static void name(void *vd, const void *va, const void *vb, size_t n) \
-	{                                                                           \
-		const uint16_t *x = va, *y = vb;                                    \
-		uint16_t *d = vd;                                                   \
-                                                                                    \
-		ELEMENTWISE                                                         \
-		for (size_t i = 0; i < n; i++) {                                    \
-			float a = to_f32(x[i]), b = to_f32(y[i]);                   \
-			d[i] = from_f32(expr);                                      \
-		}                                                                   \
-	}                                                                           \
-                                                                                    \
-	CLONES static void name##_both(void *va, void *vb, size_t n)                \
-	{                                                                           \
-		uint16_t *restrict x = va, *restrict y = vb;                        \
-                                                                                    \
-		for (size_t i = 0; i < n; i++) {                                    \
-			float a = to_f32(x[i]), b = to_f32(y[i]);                   \
-			x[i] = y[i] = from_f32(expr);                               \
-		}                                                                   \
+#define KERNEL_16(set, name, to_f32, from_f32, expr)                                              \
+	TARGET_##set static void name##_##set(void *vd, const void *va, const void *vb, size_t n) \
+	{                                                                                         \
+		const uint16_t *x = va, *y = vb;                                                  \
+		uint16_t *d = vd;                                                                 \
+                                                                                                  \
+		ELEMENTWISE                                                                       \
+		for (size_t i = 0; i < n; i++) {                                                  \
+			float a = to_f32(x[i]), b = to_f32(y[i]);                                 \
+			d[i] = from_f32(expr);                                                    \
+		}                                                                                 \
+	}                                                                                         \
+                                                                                                  \
+	TARGET_##set static void name##_both_##set(void *va, void *vb, size_t n)                  \
+	{                                                                                         \
+		uint16_t *restrict x = va, *restrict y = vb;                                      \
+                                                                                                  \
+		for (size_t i = 0; i < n; i++) {                                                  \
+			float a = to_f32(x[i]), b = to_f32(y[i]);                                 \
+			x[i] = y[i] = from_f32(expr);                                             \
+		}                                                                                 \
 	}
 
-KERNEL_16(sum_bf16, ct_bf16_to_f32, ct_bf16_from_f32, (a + b))
-KERNEL_16(sum_f16, ct_f16_to_f32, ct_f16_from_f32, (a + b))
-KERNEL_16(prod_bf16, ct_bf16_to_f32, ct_bf16_from_f32, (a * b))
-KERNEL_16(prod_f16, ct_f16_to_f32, ct_f16_from_f32, (a * b))
-KERNEL_16(min_bf16, ct_bf16_to_f32, ct_bf16_from_f32, a < b || a != a ? a : b)
-KERNEL_16(min_f16, ct_f16_to_f32, ct_f16_from_f32, a < b || a != a ? a : b)
-KERNEL_16(max_bf16, ct_bf16_to_f32, ct_bf16_from_f32, a > b || a != a ? a : b)
-KERNEL_16(max_f16, ct_f16_to_f32, ct_f16_from_f32, a > b || a != a ? a : b)
-
 /* A sum of more than two 16-bit vectors is computed in fp32, and rounded once. */
-#define KERNEL_WIDE(name, to_f32, from_f32)                                            \
-	CLONES static void widen_##name(float *restrict sum, const void *vs, size_t n) \
-	{                                                                              \
-		const uint16_t *restrict s = vs;                                       \
-                                                                                       \
-		for (size_t i = 0; i < n; i++)                                         \
-			sum[i] = to_f32(s[i]);                                         \
-	}                                                                              \
-                                                                                       \
-	CLONES static void add_##name(float *restrict sum, const void *vs, size_t n)   \
-	{                                                                              \
-		const uint16_t *restrict s = vs;                                       \
-                                                                                       \
-		for (size_t i = 0; i < n; i++)                                         \
-			sum[i] += to_f32(s[i]);                                        \
-	}                                                                              \
-                                                                                       \
-	CLONES static void round_##name(void *vd, const float *restrict sum, size_t n) \
-	{                                                                              \
-		uint16_t *restrict d = vd;                                             \
-                                                                                       \
-		for (size_t i = 0; i < n; i++)                                         \
-			d[i] = from_f32(sum[i]);                                       \
-	}                                                                              \
-                                                                                       \
-	static const struct wide wide_##name = {widen_##name, add_##name, round_##name};
+#define KERNEL_WIDE(set, name, to_f32, from_f32)                                                     \
+	TARGET_##set static void widen_##name##_##set(float *restrict sum, const void *vs, size_t n) \
+	{                                                                                            \
+		const uint16_t *restrict s = vs;                                                     \
+                                                                                                     \
+		for (size_t i = 0; i < n; i++)                                                       \
+			sum[i] = to_f32(s[i]);                                                       \
+	}                                                                                            \
+                                                                                                     \
+	TARGET_##set static void add_##name##_##set(float *restrict sum, const void *vs, size_t n)   \
+	{                                                                                            \
+		const uint16_t *restrict s = vs;                                                     \
+                                                                                                     \
+		for (size_t i = 0; i < n; i++)                                                       \
+			sum[i] += to_f32(s[i]);                                                      \
+	}                                                                                            \
+                                                                                                     \
+	TARGET_##set static void round_##name##_##set(void *vd, const float *restrict sum, size_t n) \
+	{                                                                                            \
+		uint16_t *restrict d = vd;                                                           \
+                                                                                                     \
+		for (size_t i = 0; i < n; i++)                                                       \
+			d[i] = from_f32(sum[i]);                                                     \
+	}
 
 struct wide {
 	void (*widen)(float *sum, const void *s, size_t n);
@@ -145,27 +112,85 @@ struct wide {
 	void (*round)(void *d, const float *sum, size_t n);
 };
 
-KERNEL_WIDE(bf16, ct_bf16_to_f32, ct_bf16_from_f32)
-KERNEL_WIDE(f16, ct_f16_to_f32, ct_f16_from_f32)
-
 struct kernels {
 	void (*one)(void *d, const void *a, const void *b, size_t n);
 	void (*both)(void *a, void *b, size_t n);
 };
 
+/* The kernels of an instruction set. */
+struct kernel_set {
+	struct kernels kernels[CT_N_DTYPES][4];
+	struct wide bf16, f16;
+};
+
 /* clang-format off */
-#define ROW(t) \
-	{ {sum_##t, sum_##t##_both}, {prod_##t, prod_##t##_both}, {min_##t, min_##t##_both}, {max_##t, max_##t##_both} }
+#define ONE(set, name) {name##_##set, name##_both_##set}
+#define ROW(set, t) {ONE(set, sum_##t), ONE(set, prod_##t), ONE(set, min_##t), ONE(set, max_##t)}
+#define WIDE(set, t) {widen_##t##_##set, add_##t##_##set, round_##t##_##set}
 /* clang-format on */
 
-static const struct kernels kernels[CT_N_DTYPES][4] = {
-	[CT_F32] = ROW(f32), [CT_F64] = ROW(f64),   [CT_I32] = ROW(i32), [CT_I64] = ROW(i64),
-	[CT_U8] = ROW(u8),   [CT_BF16] = ROW(bf16), [CT_F16] = ROW(f16),
-};
+/* Integers wrap around, so they are added and multiplied as unsigned. Min and max propagate a NaN in either operand. */
+#define KERNELS(set)                                                                        \
+	KERNEL(set, sum_f32, float, (a + b))                                                \
+	KERNEL(set, prod_f32, float, (a * b))                                               \
+	KERNEL(set, min_f32, float, a < b || a != a ? a : b)                                \
+	KERNEL(set, max_f32, float, a > b || a != a ? a : b)                                \
+	KERNEL(set, sum_f64, double, (a + b))                                               \
+	KERNEL(set, prod_f64, double, (a * b))                                              \
+	KERNEL(set, min_f64, double, a < b || a != a ? a : b)                               \
+	KERNEL(set, max_f64, double, a > b || a != a ? a : b)                               \
+	KERNEL(set, sum_i32, uint32_t, (a + b))                                             \
+	KERNEL(set, prod_i32, uint32_t, (a * b))                                            \
+	KERNEL(set, min_i32, int32_t, a < b ? a : b)                                        \
+	KERNEL(set, max_i32, int32_t, a > b ? a : b)                                        \
+	KERNEL(set, sum_i64, uint64_t, (a + b))                                             \
+	KERNEL(set, prod_i64, uint64_t, (a * b))                                            \
+	KERNEL(set, min_i64, int64_t, a < b ? a : b)                                        \
+	KERNEL(set, max_i64, int64_t, a > b ? a : b)                                        \
+	KERNEL(set, sum_u8, uint8_t, (uint8_t)(a + b))                                      \
+	KERNEL(set, prod_u8, uint8_t, (uint8_t)(1u * a * b))                                \
+	KERNEL(set, min_u8, uint8_t, a < b ? a : b)                                         \
+	KERNEL(set, max_u8, uint8_t, a > b ? a : b)                                         \
+	KERNEL_16(set, sum_bf16, ct_bf16_to_f32, ct_bf16_from_f32, (a + b))                 \
+	KERNEL_16(set, sum_f16, ct_f16_to_f32, ct_f16_from_f32, (a + b))                    \
+	KERNEL_16(set, prod_bf16, ct_bf16_to_f32, ct_bf16_from_f32, (a * b))                \
+	KERNEL_16(set, prod_f16, ct_f16_to_f32, ct_f16_from_f32, (a * b))                   \
+	KERNEL_16(set, min_bf16, ct_bf16_to_f32, ct_bf16_from_f32, a < b || a != a ? a : b) \
+	KERNEL_16(set, min_f16, ct_f16_to_f32, ct_f16_from_f32, a < b || a != a ? a : b)    \
+	KERNEL_16(set, max_bf16, ct_bf16_to_f32, ct_bf16_from_f32, a > b || a != a ? a : b) \
+	KERNEL_16(set, max_f16, ct_f16_to_f32, ct_f16_from_f32, a > b || a != a ? a : b)    \
+	KERNEL_WIDE(set, bf16, ct_bf16_to_f32, ct_bf16_from_f32)                            \
+	KERNEL_WIDE(set, f16, ct_f16_to_f32, ct_f16_from_f32)                               \
+	static const struct kernel_set set_##set = {.kernels = {[CT_F32] = ROW(set, f32),   \
+								[CT_F64] = ROW(set, f64),   \
+								[CT_I32] = ROW(set, i32),   \
+								[CT_I64] = ROW(set, i64),   \
+								[CT_U8] = ROW(set, u8),     \
+								[CT_BF16] = ROW(set, bf16), \
+								[CT_F16] = ROW(set, f16)},  \
+						    .bf16 = WIDE(set, bf16),                \
+						    .f16 = WIDE(set, f16)};
+
+#if defined(__x86_64__)
+KERNELS(avx512)
+KERNELS(avx2)
+#endif
+KERNELS(generic)
+
+static const struct kernel_set *set_of_processor(void)
+{
+#if defined(__x86_64__)
+	if (ct_cpu_has(CT_CPU_AVX512F))
+		return &set_avx512;
+	if (ct_cpu_has(CT_CPU_AVX2))
+		return &set_avx2;
+#endif
+	return &set_generic;
+}
 
 static const struct kernels *kernels_of(enum ct_dtype t, enum ct_redop op)
 {
-	return &kernels[t][op == CT_AVG ? CT_SUM : op];
+	return &set_of_processor()->kernels[t][op == CT_AVG ? CT_SUM : op];
 }
 
 void ct__reduce_into(void *dst, const void *src, size_t n, enum ct_dtype t, enum ct_redop op)
@@ -260,7 +285,9 @@ void ct__reduce_ranks(void *const *in, int n_in, void *const *out, int n_out, si
 	bool in_place = n_in == n_out && n_in > 1 && op != CT_AVG, taken = false;
 
 	if ((t == CT_BF16 || t == CT_F16) && ((op == CT_SUM && n_in > 2) || op == CT_AVG)) {
-		sum_wide(in, n_in, out, n_out, n, t == CT_BF16 ? &wide_bf16 : &wide_f16, op == CT_AVG);
+		const struct kernel_set *set = set_of_processor();
+
+		sum_wide(in, n_in, out, n_out, n, t == CT_BF16 ? &set->bf16 : &set->f16, op == CT_AVG);
 		return;
 	}
 	for (int r = 0; r < n_out && in_place; r++)
