@@ -144,6 +144,46 @@ static void test_digest_is_the_same_everywhere(void **state)
 	each_engine(check_digest);
 }
 
+static void digest_with_threads(const char *engine, int threads, enum ct_init init, char hex[65])
+{
+	struct ct_net_opts opts = {.batch = 1, .input = CT_INPUT_F32_NCHW};
+	struct rig r = {.graph = graph_make((struct ct_shape){16, 8, 8}, "conv2d 512 kernel=3 name=c;linear 5 name=f",
+					    5, CT_LOSS_CROSS_ENTROPY, 0)};
+
+	assert_ok(ct_device_open("cpu", 0, &r.device));
+	assert_ok(ct_engine_open(engine, r.device, threads, &r.engine));
+	assert_ok(ct_net_create(r.engine, r.graph, &opts, &r.net));
+	assert_ok(ct_net_init(r.net, init, 7));
+	assert_ok(ct_net_digest(r.net, hex));
+	rig_close(&r);
+}
+
+/* These values never change, or runs could not be repeated. */
+static void check_threads(const char *engine)
+{
+	static const struct {
+		enum ct_init init;
+		const char *digest;
+	} stored[] = {
+		{CT_INIT_PYTORCH, "62ca65cc463164e826665bf305f61b84fa10273497e36a58b12cd44a5709290a"},
+		{CT_INIT_KAIMING, "82814b13934e6bbe88f6727b3db3bcfa1253fe11df70619d3fdcef4700da9174"},
+	};
+	char hex[65];
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(stored); i++) {
+		for (int threads = 1; threads <= 7; threads++) {
+			digest_with_threads(engine, threads, stored[i].init, hex);
+			assert_string_equal(hex, stored[i].digest);
+		}
+	}
+}
+
+static void test_digest_is_the_same_with_any_threads(void **state)
+{
+	(void)state;
+	each_engine(check_threads);
+}
+
 /* Values are keyed by name: a layer more elsewhere changes nothing in the others. */
 static void test_initial_values_are_keyed_by_name(void **state)
 {
@@ -174,6 +214,7 @@ int main(void)
 		cmocka_unit_test(test_initial_values),
 		cmocka_unit_test(test_zero_gamma),
 		cmocka_unit_test(test_digest_is_the_same_everywhere),
+		cmocka_unit_test(test_digest_is_the_same_with_any_threads),
 		cmocka_unit_test(test_initial_values_are_keyed_by_name),
 	};
 
