@@ -1,7 +1,8 @@
 /* All heap memory of the program passes through this file, which makes three promises possible: sizes are checked for
  * overflow before they are used, every failure leaves a message, and each allocation is counted, so that tests can
  * check that a training step makes none, or let the n-th one fail. Large blocks request transparent huge pages, which
- * spare the processor most of its address translation, and are therefore aligned to one. */
+ * spare the processor most of its address translation, and are therefore aligned to one. They are mappings of their
+ * own, since the pages of a new mapping are zero: clearing them here would make one thread write all of them. */
 #include "base/mem.h"
 
 #include <stdatomic.h>
@@ -90,28 +91,58 @@ void ct_free(void *p)
 	free(p);
 }
 
+/* Precedes every aligned block. */
+struct block_head {
+	void *base;
+	size_t mapped; /* bytes that were mapped from base on, or 0 if base is a block of calloc */
+};
+
+/* Allocates zeroed memory in which an aligned block has room after its head. */
+static bool reserve(size_t align, size_t bytes, struct block_head *h)
+{
+	const size_t room = sizeof(*h) + align + bytes;
+
+	if (bytes < HUGE_BLOCK_BYTES) {
+		*h = (struct block_head){.base = calloc(1, room)};
+		return h->base != NULL;
+	}
+	*h = (struct block_head){mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), room};
+	return h->base != MAP_FAILED;
+}
+
 void *ct_calloc_aligned(size_t align, size_t bytes)
 {
-	void *p = NULL;
+	struct block_head head;
+	uintptr_t at;
+	char *p;
 
 	CT_ASSERT(align > 0 && (align & (align - 1)) == 0);
-	if (align < sizeof(void *))
-		align = sizeof(void *);
+	if (align < _Alignof(struct block_head))
+		align = _Alignof(struct block_head);
 	if (bytes >= HUGE_BLOCK_BYTES && align < HUGE_PAGE_BYTES)
 		align = HUGE_PAGE_BYTES;
-	if (refused() || bytes > PTRDIFF_MAX - align || posix_memalign(&p, align, bytes ? bytes : 1) != 0)
+	if (refused() || bytes > PTRDIFF_MAX - sizeof(head) - align || !reserve(align, bytes, &head))
 		return out_of_memory(1, bytes);
-	/* This must happen before the first access, while no small pages exist. It covers complete huge pages only,
-	 * because other allocations may share the last one. */
-	if (bytes >= HUGE_BLOCK_BYTES)
+	at = (uintptr_t)head.base + sizeof(head);
+	p = (char *)head.base + sizeof(head) + (-at & (align - 1));
+	memcpy(p - sizeof(head), &head, sizeof(head));
+	/* Complete huge pages only, because the last one would need more memory than the block. */
+	if (head.mapped)
 		(void)madvise(p, bytes & ~(HUGE_PAGE_BYTES - 1), MADV_HUGEPAGE);
-	memset(p, 0, bytes);
 	return p;
 }
 
 void ct_free_aligned(void *p)
 {
-	free(p);
+	struct block_head head;
+
+	if (!p)
+		return;
+	memcpy(&head, (char *)p - sizeof(head), sizeof(head));
+	if (head.mapped)
+		(void)munmap(head.base, head.mapped);
+	else
+		free(head.base);
 }
 
 uint64_t ct_mem_count_of_thread(void)

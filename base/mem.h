@@ -13,7 +13,9 @@ void *ct_calloc(size_t n, size_t size);
 void *ct_realloc(void *p, size_t n, size_t size); /* new bytes are not zeroed; p stays valid on failure */
 void ct_free(void *p);
 /* Allocates zeroed memory; `align` must be a power of two. Free it with ct_free_aligned. For large blocks, huge pages
- * are requested. */
+ * are requested, and no page exists before it is written for the first time: several threads that write a block share
+ * the time that the kernel needs to clear its pages. A benchmark that only reads a block must write it first, because
+ * all pages that were never written are one page of zeros. */
 void *ct_calloc_aligned(size_t align, size_t bytes);
 void ct_free_aligned(void *p);
 bool ct_ends_with(const char *s, const char *suffix);

@@ -222,6 +222,9 @@ int main(int argc, char **argv)
 	g.b = static_cast<float *>(ct_calloc_aligned(4096, most + 1));
 	if (!g.a || !g.b)
 		return 1;
+	/* Pages that were never written are all the same page. */
+	memset(g.a, 0, most + 1);
+	memset(g.b, 0, most + 1);
 	for (int i = 5; i < argc; i++) {
 		const size_t bytes = strtoul(argv[i], nullptr, 10);
 

@@ -230,6 +230,7 @@ static void *vector_of(size_t bytes)
 
 	if (!p)
 		MPI_Abort(MPI_COMM_WORLD, 1);
+	memset(p, 0, bytes + 1); /* pages that were never written are all the same page */
 	return p;
 }
 

@@ -97,6 +97,9 @@ static int measure(int t, int threads, int rounds, bool bf16)
 
 	if (!scale || !x || !y || !r || !p.partials || !p.mask)
 		return 1;
+	/* Pages that were never written are all the same page. */
+	memset(x, 0, bytes);
+	memset(r, 0, bytes);
 	p.gamma = scale;
 	p.beta = scale + channels;
 	p.mean = scale + 2 * channels;

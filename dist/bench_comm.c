@@ -327,8 +327,10 @@ static enum ct_status alloc_vectors(struct bench *b, size_t bytes)
 	CT_TRY(ct_comm_mem_alloc(b->comm, bytes, &b->b));
 	b->host_a = b->a;
 	b->host_b = b->b;
-	if (!ct_comm_mem_is_on_device(b->comm))
+	if (!ct_comm_mem_is_on_device(b->comm)) {
+		memset(b->a, 0, bytes); /* pages that were never written are all the same page */
 		return CT_OK;
+	}
 	b->host_a = b->host_b = NULL;
 	CT_TRY(ct_device_host_alloc(b->opts->device, bytes, &b->host_a));
 	CT_TRY(ct_device_host_alloc(b->opts->device, bytes, &b->host_b));

@@ -1,3 +1,6 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "tests/base/check.h"
 
 static void test_zeroed_and_counted(void **state)
@@ -169,6 +172,28 @@ static void test_huge_pages(void **state)
 	assert_int_equal(found, 1);
 }
 
+/* The kernel clears the pages of a large block when its users write them, and not when it is allocated. */
+static void test_large_blocks_are_untouched(void **state)
+{
+	const size_t bytes = 16 << 20, n_pages = bytes >> 12;
+	unsigned char resident[4096];
+	char *p = ct_calloc_aligned(64, bytes);
+
+	(void)state;
+	assert_non_null(p);
+	assert_int_equal(sysconf(_SC_PAGESIZE), 4096);
+	assert_int_equal(n_pages, sizeof(resident));
+	assert_int_equal(mincore(p, bytes, resident), 0);
+	for (size_t i = 0; i < n_pages; i++)
+		assert_false(resident[i] & 1);
+	p[0] = 1;
+	assert_int_equal(mincore(p, bytes, resident), 0);
+	assert_true(resident[0] & 1);
+	assert_false(resident[n_pages - 1] & 1);
+	ct_free_aligned(p);
+	assert_int_equal(mincore(p, bytes, resident), -1); /* nothing is mapped */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -178,6 +203,7 @@ int main(void)
 		cmocka_unit_test(test_grow),
 		cmocka_unit_test(test_aligned),
 		cmocka_unit_test(test_huge_pages),
+		cmocka_unit_test(test_large_blocks_are_untouched),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
