@@ -1,11 +1,9 @@
 /* Philox maps a counter and a key to four numbers; there is no other state, so that any number of any stream can be
  * computed directly, by any thread, in any order. Results of runs depend on every bit, so every path (the scalar one,
- * the one with SSE2, the permutation with prefetching) must give the same numbers as the plain definition.
- * Floating-point results are computed in double and rounded to float, because the last bit of libm's functions differs
- * between processors. A permutation draws its indexes in advance to prefetch memory, but in the same order. */
+ * the one with SSE2, the permutation with prefetching) must give the same numbers as the plain definition. A
+ * permutation draws its indexes in advance to prefetch memory, but in the same order. */
 #include "base/rng.h"
 
-#include <math.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -93,6 +91,14 @@ void ct_rng_init(struct ct_rng *r, uint64_t seed, enum ct_rng_purpose purpose, u
 		.key = {(uint32_t)seed, (uint32_t)(seed >> 32)}, .ctr = {0, (uint32_t)purpose, a, b}, .used = 4};
 }
 
+void ct_rng_seek(struct ct_rng *r, uint64_t n)
+{
+	r->ctr[0] = (uint32_t)(n / 4);
+	r->used = 4;
+	for (uint64_t i = 0; i < n % 4; i++)
+		ct_rng_u32(r);
+}
+
 uint32_t ct_rng_u32(struct ct_rng *r)
 {
 	if (r->used == 4) {
@@ -125,15 +131,6 @@ uint32_t ct_rng_below(struct ct_rng *r, uint32_t n)
 float ct_rng_uniform(struct ct_rng *r)
 {
 	return (float)(ct_rng_u32(r) >> 8) * 0x1p-24f;
-}
-
-float ct_rng_normal(struct ct_rng *r)
-{
-	/* Computed in double: the last bit of libm's results differs between processors and versions, and rounding to
-	 * float hides the difference. */
-	double u = ((double)ct_rng_u32(r) + 1.0) * 0x1p-32, v = (double)ct_rng_u32(r) * 0x1p-32;
-
-	return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586476925 * v));
 }
 
 void ct_rng_permutation(uint64_t seed, uint32_t epoch, uint32_t *perm, uint32_t n)

@@ -41,13 +41,13 @@ struct ct_rng {
 };
 /* The key is the seed; the counter is (block number, purpose, a, b). a is usually an epoch or a layer, b a sample. */
 void ct_rng_init(struct ct_rng *r, uint64_t seed, enum ct_rng_purpose purpose, uint32_t a, uint32_t b);
+/* Makes the number with index n, counted from 0, the next one of the stream. This is how threads share a stream. */
+void ct_rng_seek(struct ct_rng *r, uint64_t n);
 uint32_t ct_rng_u32(struct ct_rng *r);
 /* Returns a number that is uniformly distributed in [0, n), without bias (Lemire 2019). n must be positive. */
 uint32_t ct_rng_below(struct ct_rng *r, uint32_t n);
 /* Returns a number that is uniformly distributed in [0, 1), with 24 random bits. */
 float ct_rng_uniform(struct ct_rng *r);
-/* Returns a number from the standard normal distribution (Box-Muller). */
-float ct_rng_normal(struct ct_rng *r);
 /* Writes the random permutation of 0..n-1 for (seed, epoch), computed with the Fisher-Yates algorithm, to perm [n]. */
 void ct_rng_permutation(uint64_t seed, uint32_t epoch, uint32_t *perm, uint32_t n);
 /* Returns the 64-bit FNV-1a hash of p [n], for streams that are identified by a name. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
+#include "base/random/normal.h"
 #include "data/dataset_impl.h"
 
 #define GRID 7 /* each class is a pattern of GRID x GRID x C cells */

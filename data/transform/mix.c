@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "base/numbers.h"
-#include "base/rng.h"
+#include "base/random/normal.h"
 
 /* Returns the logarithm of a sample of Gamma(a, 1): a sample for a + 1 (Marsaglia and Tsang, "A simple method for
  * generating gamma variables", 2000) times U^(1/a). Logarithms are used because samples for a small a can be below the

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/random/normal.h"
+#include "base/random/normal_impl.h"
 #include "tests/base/check.h"
 
 /* The known answers from the authors' test suite (Random123, kat_vectors). */
@@ -176,6 +178,99 @@ static void test_uniform_and_normal(void **state)
 	assert_true(fabs(ct_rng_normal(&r)) < 1e-4);
 }
 
+static void test_seek(void **state)
+{
+	uint32_t numbers[24];
+	struct ct_rng r;
+
+	(void)state;
+	ct_rng_init(&r, 6, CT_RNG_TEST, 3, 4);
+	for (size_t i = 0; i < CT_ARRAY_LEN(numbers); i++)
+		numbers[i] = ct_rng_u32(&r);
+	for (size_t i = CT_ARRAY_LEN(numbers); i-- > 0;) {
+		ct_rng_seek(&r, i);
+		for (size_t k = i; k < CT_ARRAY_LEN(numbers); k++)
+			assert_int_equal(ct_rng_u32(&r), numbers[k]);
+		/* The counter has 32 bits. */
+		ct_rng_seek(&r, ((uint64_t)4 << 32) + i);
+		assert_int_equal(ct_rng_u32(&r), numbers[i]);
+	}
+}
+
+static void test_many_normals(void **state)
+{
+	float x[200];
+
+	(void)state;
+	for (uint32_t start = 0; start < 6; start++) {
+		for (size_t n = 0; n <= CT_ARRAY_LEN(x); n++) {
+			struct ct_rng r, one;
+
+			ct_rng_init(&r, 6, CT_RNG_TEST, start, (uint32_t)n);
+			ct_rng_seek(&r, start);
+			one = r;
+			ct_rng_normals(&r, x, n);
+			for (size_t i = 0; i < n; i++) {
+				const float y = ct_rng_normal(&one);
+
+				assert_memory_equal(&x[i], &y, sizeof(y));
+			}
+			assert_int_equal(ct_rng_u32(&r), ct_rng_u32(&one)); /* and continues there */
+		}
+	}
+}
+
+/* Fills a batch with numbers of a stream. Its first pair is given. */
+static void fill_batch(struct ct_rng *r, uint32_t first_a, uint32_t first_b, uint32_t *a, uint32_t *b)
+{
+	for (int i = 0; i < CT_RNG_BATCH; i++) {
+		a[i] = ct_rng_u32(r);
+		b[i] = ct_rng_u32(r);
+	}
+	a[0] = first_a;
+	b[0] = first_b;
+}
+
+/* Whether the result is 0 or almost 0, and therefore has few valid bits. */
+static bool is_in_doubt(uint32_t a, uint32_t b)
+{
+	return a == UINT32_MAX || (b & 0x7fffffff) - 0x3fffffffu <= 2;
+}
+
+/* A batch that is accepted has the bits of the definition, with the instructions of every processor. Others are rare.
+ */
+static void test_batches_of_normals(void **state)
+{
+	static const uint32_t edges[] = {0,           1,           2,           0x3fffffffu, 0x40000000u, 0x40000001u,
+					 0x7fffffffu, 0x80000000u, 0x80000001u, 0xbfffffffu, 0xc0000000u, 0xc0000001u,
+					 0xb504f332u, 0xb504f333u, 0xb504f334u, 0xfffffffeu, 0xffffffffu};
+	const size_t n = CT_ARRAY_LEN(edges);
+	uint32_t a[CT_RNG_BATCH], b[CT_RNG_BATCH];
+	float x[CT_RNG_BATCH];
+	ct_rng_batch_fn batch;
+
+	(void)state;
+	for (size_t which = 0; (batch = ct__rng_batch_at(which)); which++) {
+		struct ct_rng r;
+		int refused = 0;
+
+		ct_rng_init(&r, 7, CT_RNG_TEST, 0, 0);
+		for (size_t round = 0; round < n * n * 50; round++) {
+			fill_batch(&r, edges[round % n], edges[round / n % n], a, b);
+			if (!batch(a, b, x)) {
+				refused += !is_in_doubt(a[0], b[0]);
+				continue;
+			}
+			for (int i = 0; i < CT_RNG_BATCH; i++) {
+				const float y = ct__rng_normal(a[i], b[i]);
+
+				assert_memory_equal(&x[i], &y, sizeof(y));
+			}
+		}
+		assert_true(refused < 10);
+	}
+}
+
 static void assert_permutation(const uint32_t *perm, uint32_t n)
 {
 	unsigned char *seen = ct_calloc(n, 1);
@@ -276,6 +371,9 @@ int main(void)
 		cmocka_unit_test(test_below),
 		cmocka_unit_test(test_below_is_not_biased),
 		cmocka_unit_test(test_uniform_and_normal),
+		cmocka_unit_test(test_seek),
+		cmocka_unit_test(test_many_normals),
+		cmocka_unit_test(test_batches_of_normals),
 		cmocka_unit_test(test_permutation),
 		cmocka_unit_test(test_all_orders_are_as_likely),
 		cmocka_unit_test(test_hash),

@@ -3,7 +3,7 @@
 #ifndef CT_TESTS_TRAINER_CKPT_FIXTURE_H
 #define CT_TESTS_TRAINER_CKPT_FIXTURE_H
 
-#include "base/rng.h"
+#include "base/random/normal.h"
 #include "nn/models/model.h"
 #include "tests/nn/on_host.h"
 #include "tests/trainer/tmpdir.h"
