@@ -1,4 +1,4 @@
-/* Successive snapshots of a training run in the same memory, and saving while training continues. */
+/* Successive snapshots of a training run in the same memory or without a copy, and saving while training continues. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,6 +68,35 @@ static void test_reuse(void **state)
 	ct__snapshot_release(&snap);
 }
 
+/* Values that stay unchanged are not copied, whether or not they were copied before. */
+static void test_unchanged(void **state)
+{
+	struct ct_checkpoint_source src = {.net = fx.net, .optim = fx.optim, .ema = fx.ema, .state = &fx.state};
+	ct_arena *const params[3] = {ct_net_params(fx.net), ct_optim_state(fx.optim, 0), ct_ema_params(fx.ema)};
+	ct_arena *const buffers[3] = {ct_net_buffers(fx.net), NULL, ct_ema_buffers(fx.ema)};
+	static const bool unchanged[] = {true, false, true, true, false};
+	struct ct_snapshot snap = {0};
+
+	(void)state;
+	for (uint32_t step = 0; step < CT_ARRAY_LEN(unchanged); step++) {
+		fixture_set_step(&fx, step);
+		src.unchanged = unchanged[step];
+		assert_ok(ct__snapshot_take(&src, &snap));
+		for (int i = 0; i < 3; i++) {
+			const struct ct_snapshot_group *g = &snap.groups[i];
+
+			assert_true(holds(&g->params, params[i]));
+			assert_true((g->params.data == on_host(params[i])) == src.unchanged);
+			if (!buffers[i])
+				continue;
+			assert_true(holds(&g->buffers, buffers[i]));
+			assert_true((g->buffers.data == on_host(buffers[i])) == src.unchanged);
+		}
+	}
+	ct__snapshot_release(&snap);
+	assert_true(fixture_is_step(&fx, CT_ARRAY_LEN(unchanged) - 1));
+}
+
 /* The weights change while the writer works; every checkpoint has those of its own step. */
 static void test_writer(void **state)
 {
@@ -95,6 +124,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reuse),
+		cmocka_unit_test(test_unchanged),
 		cmocka_unit_test(test_writer),
 	};
 

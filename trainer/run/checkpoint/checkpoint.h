@@ -33,6 +33,7 @@ struct ct_checkpoint_source {
 				     the save is done; NULL: none */
 	const struct ct_checkpoint_guard *guard; /* borrowed until the save is done; may be NULL */
 	int threads;                             /* number of threads that copy the tensors to host memory; 0: one */
+	bool unchanged; /* all values stay the same until the save is done, so those in host memory need no copy */
 };
 
 struct ct_checkpoint_result {
@@ -52,10 +53,10 @@ struct ct_checkpoint_result {
  * deletes all but the keep_last newest checkpoints (0 keeps all), but never those that `last` and `best` point to. The
  * newest checkpoint is the one that was saved last, even if training has returned to an earlier step. An existing
  * checkpoint of the same step is replaced. The file system must have space for one checkpoint more than are kept, and
- * host memory must have space for a copy of all tensors. Fails with CT_IO and the name of the file in the message, or
- * with CT_NUMERIC if a parameter or an optimizer state is not finite. A failure does not change older checkpoints.
- * Failpoints: ckpt.model and ckpt.optim (each before every tensor from an arena and after the file), ckpt.state,
- * ckpt.rename, ckpt.link, ckpt.prune. */
+ * host memory must have space for a copy of all tensors (see `unchanged`). Fails with CT_IO and the name of the file in
+ * the message, or with CT_NUMERIC if a parameter or an optimizer state is not finite. A failure does not change older
+ * checkpoints. Failpoints: ckpt.model and ckpt.optim (each before every tensor from an arena and after the file),
+ * ckpt.state, ckpt.rename, ckpt.link, ckpt.prune. */
 typedef struct ct_checkpoint_writer ct_checkpoint_writer;
 enum ct_status ct_checkpoint_writer_create(const char *run_dir, int keep_last,
 					   ct_checkpoint_writer **out) CT_MUST_CHECK;

@@ -1,4 +1,4 @@
-/* The state of a run at one step, copied to host memory. A thread can write the copy to disk while training
+/* The state of a run at one step in host memory, in general a copy. A thread can write it to disk while training
  * continues. */
 #ifndef CT_TRAINER_RUN_CHECKPOINT_SNAPSHOT_IMPL_H
 #define CT_TRAINER_RUN_CHECKPOINT_SNAPSHOT_IMPL_H
@@ -10,7 +10,8 @@ enum { CT_SNAPSHOT_MAX_GROUPS = 8 };
 /* Tensors whose names have a common prefix: those of the model (""), of an optimizer state, or of the EMA weights. */
 struct ct_snapshot_group {
 	const char *name;
-	struct ct_mirror params;  /* copy of an arena with the parameters' layout */
+	/* Copies of arenas, or mirrors of them, in which `arena` is set. */
+	struct ct_mirror params;  /* has the parameters' layout */
 	struct ct_mirror buffers; /* [ct_arena_elems(ct_net_buffers(net))], if has_buffers */
 	bool has_buffers;
 	const struct ct_whole_group *whole; /* borrowed; if it is not NULL, the values are there and not above */
@@ -29,9 +30,9 @@ struct ct_snapshot {
 	const struct ct_checkpoint_guard *guard; /* borrowed; NULL: none */
 };
 
-/* Waits for the work posted to the net's engine, and copies the state. *snap must be zeroed, or must contain an earlier
- * snapshot of the same net, whose memory is then reused. The snapshot must be released before the device is closed,
- * even if this function fails. */
+/* Waits for the work posted to the net's engine, and copies the state, except for values in host memory if
+ * src->unchanged is true. *snap must be zeroed, or must contain an earlier snapshot of the same net, whose memory is
+ * then reused. The snapshot must be released before the device is closed, even if this function fails. */
 enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct ct_snapshot *snap) CT_MUST_CHECK;
 void ct__snapshot_release(struct ct_snapshot *snap);
 /* Writes and publishes the snapshot (trainer/run/checkpoint/checkpoint.c). May be called from any thread. */

@@ -188,6 +188,7 @@ static enum ct_status save(struct loop *l, bool best)
 	t0 = ct_now_ns();
 	if (s->pipe)
 		CT_TRY(ct_pipeline_gather(s->pipe, s->net, s->optim, s->ema, &l->whole));
+	const bool last = s->state.finished || l->stop || l->regroup;
 	struct ct_checkpoint_source src = {.net = s->net,
 					   .whole = s->pipe ? &l->whole : NULL,
 					   .optim = s->optim,
@@ -196,6 +197,7 @@ static enum ct_status save(struct loop *l, bool best)
 					   .config_lines = s->run.config_lines,
 					   .description = s->run.description,
 					   .guard = &l->guard,
+					   .unchanged = last || !s->cfg->checkpoint.background,
 					   .threads = ct_plan_threads(s->cfg, ct_session_local_world(s))};
 	s->state.optim_steps = ct_optim_steps(s->optim);
 	s->state.train_seconds += ct_meter_take_seconds(&l->meter);
