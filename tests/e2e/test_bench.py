@@ -386,6 +386,23 @@ class Scripts(Case):
         with open(result, encoding="utf-8") as f:
             return json.load(f), out.stdout
 
+    def test_start(self):
+        """The parts of the time add up, and a build that is given twice has two rows."""
+        result = self.path("start.json")
+        out = subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "bench", "start.py"), CTRAIN, os.path.relpath(CTRAIN, self.tmp), "--config",
+                              "mlp", "--rounds", "1", "--touch", "8", "--results", result, "data.name=synthetic", "data.shape=[1,28,28]",
+                              "data.n_train=256", "batch.per_rank=16"],
+                             env=self.env(), cwd=self.tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100 * SLOW)
+        self.assertEqual(out.returncode, 0, out.stderr.decode())
+        with open(result, encoding="utf-8") as f:
+            runs = [run for runs in json.load(f)["runs"].values() for run in runs]
+        self.assertEqual(len(runs), 2)
+        self.assertEqual(len(out.stdout.splitlines()), 3)
+        for run in runs:
+            self.assertAlmostEqual(run["later"], run["start"] + run["join"] + run["net"] + run["first"])
+            self.assertTrue(min(run[k] for k in ("step", "cpu", "faults", "peak_mib")) > 0, run)
+        self.assertEqual(runs[0]["weights"], runs[1]["weights"])
+
     def test_simulate(self):
         j, out = self.on_limited_links("simulate.py")
         self.assertEqual([row["ranks"] for row in j["rows"]], [1, 2])
