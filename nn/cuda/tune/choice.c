@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "nn/cuda/tune/cache.h"
 #include "nn/cuda/tune/search.h"
+#include "nn/plan_cache.h"
 
 #define CT_LOG_COMPONENT "nn"
 #include "base/log.h"
@@ -25,7 +25,7 @@ static const int64_t save_interval_ns = (int64_t)2 * 1000000000;
 struct ct__cudnn_choices {
 	struct ct__cudnn_choice **all;
 	size_t n, cap;
-	ct__plan_cache *cache; /* NULL until plans are tuned */
+	ct_plan_cache *cache; /* NULL until plans are tuned */
 };
 
 enum ct_status ct__cudnn_choices_create(ct__cudnn_choices **out)
@@ -47,7 +47,7 @@ void ct__cudnn_choices_destroy(ct__cudnn_choices *c)
 		return;
 	for (size_t i = 0; i < c->n; i++)
 		destroy_choice(c->all[i]);
-	ct__plan_cache_destroy(c->cache);
+	ct_plan_cache_destroy(c->cache);
 	ct_free(c->all);
 	ct_free(c);
 }
@@ -159,10 +159,10 @@ static char *entry_name(const ct__cudnn_graph *g, const struct ct__cudnn_filter 
 /* Makes the plan of an entry. The checksum of the file does not prove that cuDNN still has the plan. If it cannot be
  * made, another plan is chosen, because every later start would fail as well. */
 static enum ct_status take_cached(struct ct__cudnn_choice *one, const ct__cudnn_target *t,
-				  const struct ct__timing *where, const ct__plan_cache *cache)
+				  const struct ct__timing *where, const ct_plan_cache *cache)
 {
 	char *name = entry_name(one->graph, &one->filter);
-	const char *config = name ? ct__plan_cache_find(cache, name) : NULL;
+	const char *config = name ? ct_plan_cache_find(cache, name) : NULL;
 
 	ct_free(name);
 	if (!config)
@@ -170,14 +170,14 @@ static enum ct_status take_cached(struct ct__cudnn_choice *one, const ct__cudnn_
 	const enum ct_status st = ct__cudnn_plan_make(one->graph, t, &one->filter, config, &one->plan);
 	if (st == CT_OK || st == CT_NOMEM || !ct__timing_recover(where))
 		return st;
-	CT_WARN("%s: choosing a plan again: %s", ct__plan_cache_path(cache), ct_error_message());
+	CT_WARN("%s: choosing a plan again: %s", ct_plan_cache_path(cache), ct_error_message());
 	ct_error_clear();
 	return CT_OK;
 }
 
 static enum ct_status load_cache(ct__cudnn_choices *c, const ct__cudnn_target *t, const struct ct__timing *where)
 {
-	CT_TRY(ct__plan_cache_load(c->cache));
+	CT_TRY(ct_plan_cache_load(c->cache));
 	for (size_t i = 0; i < c->n; i++) {
 		if (!c->all[i]->plan)
 			CT_TRY(take_cached(c->all[i], t, where, c->cache));
@@ -185,13 +185,13 @@ static enum ct_status load_cache(ct__cudnn_choices *c, const ct__cudnn_target *t
 	return CT_OK;
 }
 
-static enum ct_status put(ct__plan_cache *cache, const struct ct__cudnn_choice *one)
+static enum ct_status put(ct_plan_cache *cache, const struct ct__cudnn_choice *one)
 {
 	char *name;
 	enum ct_status st;
 
 	CT_TRY_ALLOC(name = entry_name(one->graph, &one->filter));
-	st = ct__plan_cache_put(cache, name, ct__cudnn_plan_info(one->plan)->config);
+	st = ct_plan_cache_put(cache, name, ct__cudnn_plan_info(one->plan)->config);
 	ct_free(name);
 	return st;
 }
@@ -207,10 +207,10 @@ static enum ct_status need_cache(ct__cudnn_choices *c, ct_device *device)
 	CT_TRY(ct_device_info(device, &info));
 	CT_TRY_ALLOC(key = ct_strfmt("%s, %s, cuDNN %zu.%zu.%zu", info.name, info.arch, v / 10000, v % 10000 / 100,
 				     v % 100));
-	enum ct_status st = ct__plan_cache_create(key, &c->cache);
+	enum ct_status st = ct_plan_cache_create(key, &c->cache);
 	ct_free(key);
 	if (st == CT_OK)
-		st = ct__plan_cache_load(c->cache);
+		st = ct_plan_cache_load(c->cache);
 	return st;
 }
 
@@ -225,7 +225,7 @@ enum ct_status ct__cudnn_choices_know(ct__cudnn_choices *c, const ct__cudnn_grap
 		return CT_OK;
 	CT_TRY(need_cache(c, device));
 	CT_TRY_ALLOC(name = entry_name(g, filter));
-	*known = ct__plan_cache_find(c->cache, name);
+	*known = ct_plan_cache_find(c->cache, name);
 	ct_free(name);
 	return CT_OK;
 }
@@ -235,7 +235,7 @@ enum ct_status ct__cudnn_choices_know(ct__cudnn_choices *c, const ct__cudnn_grap
 /* Chooses the fastest candidate. If there is no memory to measure them, the first one is chosen, but not kept in the
  * cache. */
 static enum ct_status take_fastest(struct ct__cudnn_choice *one, struct ct__cudnn_candidates *found,
-				   const struct ct__timing *where, ct__plan_cache *cache)
+				   const struct ct__timing *where, ct_plan_cache *cache)
 {
 	int64_t ns = 0;
 	int best = 0;
@@ -261,19 +261,19 @@ static void show(const struct ct__timing *where, size_t done, size_t total)
 }
 
 /* Keeps the pending error. */
-static void save(ct__plan_cache *cache)
+static void save(ct_plan_cache *cache)
 {
 	struct ct_error pending;
 
 	ct_error_save(&pending);
 	ct_error_clear();
-	ct__plan_cache_save(cache);
+	ct_plan_cache_save(cache);
 	if (pending.status < 0)
 		(void)ct_error_restore(&pending);
 }
 
 static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n, const struct ct__timing *where,
-			       ct__plan_cache *cache)
+			       ct_plan_cache *cache)
 {
 	const int64_t start = ct_now_ns();
 	int64_t saved = start;
@@ -304,7 +304,7 @@ static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n
 	ct__plan_search_stop(search);
 	if (st == CT_OK)
 		CT_INFO("tuned %zu operations in %.1f s; the plans are stored in %s", n, ct_seconds_since(start),
-			*ct__plan_cache_path(cache) ? ct__plan_cache_path(cache) : "no file");
+			*ct_plan_cache_path(cache) ? ct_plan_cache_path(cache) : "no file");
 	if (n_failed > 0)
 		CT_INFO("cuDNN plans that failed and were skipped: %d (log.level=debug names them)", n_failed);
 	return st;
@@ -341,11 +341,11 @@ static enum ct_status make_tuned(ct__cudnn_choices *c, const ct__cudnn_target *t
 	if (count_missing(c) == 0)
 		return CT_OK;
 	if (tune != CT_AUTOTUNE_CACHED) {
-		const bool kept = ct__plan_cache_lock(c->cache);
+		const bool kept = ct_plan_cache_lock(c->cache);
 
 		if (kept || tune == CT_AUTOTUNE_ON)
 			st = tune_locked(c, t, where);
-		ct__plan_cache_unlock(c->cache);
+		ct_plan_cache_unlock(c->cache);
 	}
 	return st == CT_OK ? take_first_of_all(c, t) : st;
 }

@@ -5,11 +5,11 @@
  * chooses a plan for each graph that does not have one yet.
  *
  * Without tuning, this is the first plan that the heuristics of cuDNN propose and the filter allows. With tuning, it is
- * the plan in the plan cache (cache.h) or, if there is none, the fastest one (timing.h), which is then added to the
- * cache. Plans differ in the last bits of their results, so the cache is what makes a second run repeat the first one,
- * and what makes the ranks of a host agree: only one rank at a time tunes, and the others then find its choices in the
- * cache. The cache is saved every few seconds and after an error. If it cannot be written, CT_AUTOTUNE_AUTO does not
- * tune. CT_AUTOTUNE_CACHED never does, but uses the plans in the cache. */
+ * the plan in the plan cache (nn/plan_cache.h) or, if there is none, the fastest one (timing.h), which is then added to
+ * the cache. Plans differ in the last bits of their results, so the cache is what makes a second run repeat the first
+ * one, and what makes the ranks of a host agree: only one rank at a time tunes, and the others then find its choices in
+ * the cache. The cache is saved every few seconds and after an error. If it cannot be written, CT_AUTOTUNE_AUTO does
+ * not tune. CT_AUTOTUNE_CACHED never does, but uses the plans in the cache. */
 #ifndef CT_NN_CUDA_TUNE_CHOICE_H
 #define CT_NN_CUDA_TUNE_CHOICE_H
 

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "nn/cuda/tune/cache.h"
+#include "nn/plan_cache.h"
 #include "tests/nn/nn_check.h"
 
 static char dir[64]; /* XDG_CACHE_HOME */
@@ -57,12 +57,12 @@ static inline bool has_logged(const char *what)
 	return found;
 }
 
-static inline ct__plan_cache *open_cache(const char *of)
+static inline ct_plan_cache *open_cache(const char *of)
 {
-	ct__plan_cache *c;
+	ct_plan_cache *c;
 
-	assert_ok(ct__plan_cache_create(of, &c));
-	assert_ok(ct__plan_cache_load(c));
+	assert_ok(ct_plan_cache_create(of, &c));
+	assert_ok(ct_plan_cache_load(c));
 	return c;
 }
 

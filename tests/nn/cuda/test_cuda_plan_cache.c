@@ -10,15 +10,15 @@ static const char key[] = "card, sm_90, cuDNN 9";
 /* Writes a cache with two entries, and returns its path, which the caller frees. */
 static char *write_cache(void)
 {
-	ct__plan_cache *c = open_cache(key);
-	char *path = ct_strdup(ct__plan_cache_path(c));
+	ct_plan_cache *c = open_cache(key);
+	char *path = ct_strdup(ct_plan_cache_path(c));
 
-	assert_true(ct__plan_cache_lock(c));
-	assert_ok(ct__plan_cache_put(c, "first", "0"));
-	assert_ok(ct__plan_cache_put(c, "second graph x=1", "1:2=2"));
-	assert_ok(ct__plan_cache_put(c, "first", "7:2=1,3=0"));
-	ct__plan_cache_save(c);
-	ct__plan_cache_destroy(c);
+	assert_true(ct_plan_cache_lock(c));
+	assert_ok(ct_plan_cache_put(c, "first", "0"));
+	assert_ok(ct_plan_cache_put(c, "second graph x=1", "1:2=2"));
+	assert_ok(ct_plan_cache_put(c, "first", "7:2=1,3=0"));
+	ct_plan_cache_save(c);
+	ct_plan_cache_destroy(c);
 	return path;
 }
 
@@ -29,10 +29,10 @@ static void expect_empty(const char *path, const char *data, size_t n, const cha
 	assert_non_null(f);
 	assert_int_equal(fwrite(data, 1, n, f), n);
 	assert_int_equal(fclose(f), 0);
-	ct__plan_cache *c = open_cache(key);
-	if (ct__plan_cache_find(c, "first") || ct__plan_cache_find(c, "second graph x=1"))
+	ct_plan_cache *c = open_cache(key);
+	if (ct_plan_cache_find(c, "first") || ct_plan_cache_find(c, "second graph x=1"))
 		fail_msg("%s: the cache has entries", what);
-	ct__plan_cache_destroy(c);
+	ct_plan_cache_destroy(c);
 }
 
 static void test_damage(void **state)
@@ -42,11 +42,11 @@ static void test_damage(void **state)
 
 	(void)state;
 	open_log();
-	ct__plan_cache *c = open_cache(key);
-	assert_string_equal(ct__plan_cache_find(c, "first"), "7:2=1,3=0");
-	assert_string_equal(ct__plan_cache_find(c, "second graph x=1"), "1:2=2");
-	assert_null(ct__plan_cache_find(c, "second graph"));
-	ct__plan_cache_destroy(c);
+	ct_plan_cache *c = open_cache(key);
+	assert_string_equal(ct_plan_cache_find(c, "first"), "7:2=1,3=0");
+	assert_string_equal(ct_plan_cache_find(c, "second graph x=1"), "1:2=2");
+	assert_null(ct_plan_cache_find(c, "second graph"));
+	ct_plan_cache_destroy(c);
 	assert_ok(ct_file_read(path, 1 << 20, &data, &n));
 	assert_false(has_logged("damaged"));
 	for (size_t i = 0; i < n; i++) {
@@ -74,20 +74,20 @@ static void test_other_key(void **state)
 	size_t n;
 
 	(void)state;
-	ct__plan_cache *c = open_cache("card, sm_90, cuDNN 10");
-	assert_null(ct__plan_cache_find(c, "first"));
+	ct_plan_cache *c = open_cache("card, sm_90, cuDNN 10");
+	assert_null(ct_plan_cache_find(c, "first"));
 	assert_ok(ct_file_read(mine, 1 << 20, &data, &n));
-	assert_ok(ct_file_replace(ct__plan_cache_path(c), data, n));
-	assert_ok(ct__plan_cache_load(c));
-	assert_null(ct__plan_cache_find(c, "first"));
-	ct__plan_cache_destroy(c);
+	assert_ok(ct_file_replace(ct_plan_cache_path(c), data, n));
+	assert_ok(ct_plan_cache_load(c));
+	assert_null(ct_plan_cache_find(c, "first"));
+	ct_plan_cache_destroy(c);
 	ct_free(data);
 	ct_free(mine);
 }
 
 /* One process tunes, the other waits and finds its choices. */
 struct waiting {
-	ct__plan_cache *cache;
+	ct_plan_cache *cache;
 	atomic_bool ended, found;
 };
 
@@ -95,33 +95,33 @@ static void *wait_for_lock(void *arg)
 {
 	struct waiting *w = arg;
 
-	if (ct__plan_cache_lock(w->cache) && ct__plan_cache_load(w->cache) == CT_OK)
-		w->found = ct__plan_cache_find(w->cache, "graph") != NULL;
-	ct__plan_cache_unlock(w->cache);
+	if (ct_plan_cache_lock(w->cache) && ct_plan_cache_load(w->cache) == CT_OK)
+		w->found = ct_plan_cache_find(w->cache, "graph") != NULL;
+	ct_plan_cache_unlock(w->cache);
 	w->ended = true;
 	return NULL;
 }
 
 static void test_lock(void **state)
 {
-	ct__plan_cache *one = open_cache(key);
+	ct_plan_cache *one = open_cache(key);
 	struct waiting w = {.cache = open_cache(key)};
 	struct ct_thread thread = {0};
 
 	(void)state;
 	open_log();
-	assert_true(ct__plan_cache_lock(one));
+	assert_true(ct_plan_cache_lock(one));
 	assert_ok(ct_thread_start(&thread, "waits", wait_for_lock, &w));
 	while (!has_logged("another process is tuning plans") && !w.ended)
 		pause_briefly();
 	assert_false(w.ended);
-	assert_ok(ct__plan_cache_put(one, "graph", "5"));
-	ct__plan_cache_save(one);
-	ct__plan_cache_unlock(one);
+	assert_ok(ct_plan_cache_put(one, "graph", "5"));
+	ct_plan_cache_save(one);
+	ct_plan_cache_unlock(one);
 	ct_thread_join(&thread);
 	assert_true(w.found);
-	ct__plan_cache_destroy(w.cache);
-	ct__plan_cache_destroy(one);
+	ct_plan_cache_destroy(w.cache);
+	ct_plan_cache_destroy(one);
 }
 
 int main(void)

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "nn/cuda/program/program.h"
-#include "nn/cuda/tune/cache.h"
+#include "nn/plan_cache.h"
 #include "tests/nn/cuda/cuda_check.h"
 #include "tests/nn/cuda/plan_cache_check.h"
 #include "tests/soft_gpu/cudnn/soft_cudnn.h"
@@ -253,14 +253,14 @@ static void test_entry_that_is_not_allowed(void **state)
 	/* The same entries, all with engine 10, which uses tensor cores. */
 	from = strchr(text, '\n') + 1;
 	*strchr(from, '\n') = '\0';
-	ct__plan_cache *c = open_cache(from);
+	ct_plan_cache *c = open_cache(from);
 	for (char *line = strchr(from, '\0') + 1, *end; (end = strchr(line, '\n')); line = end + 1) {
 		*end = '\0';
 		if (strchr(line, '\t'))
-			assert_ok(ct__plan_cache_put(c, strchr(line, '\t') + 1, "10"));
+			assert_ok(ct_plan_cache_put(c, strchr(line, '\t') + 1, "10"));
 	}
-	ct__plan_cache_save(c);
-	ct__plan_cache_destroy(c);
+	ct_plan_cache_save(c);
+	ct_plan_cache_destroy(c);
 	ct_free(text);
 	ct_free(path);
 	const struct start two = start(CT_PRECISION_FP32, CT_AUTOTUNE_ON);

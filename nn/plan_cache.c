@@ -3,7 +3,7 @@
  * time. It is on a separate file, because a lock on the cache would belong to the file that was replaced. The cache
  * saves time and makes runs repeatable, but no run may fail because of it: each problem with the file is one warning,
  * and then the plans are chosen again. */
-#include "nn/cuda/tune/cache.h"
+#include "nn/plan_cache.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct entry {
 	char *name, *config;
 };
 
-struct ct__plan_cache {
+struct ct_plan_cache {
 	char *key, *dir, *path; /* dir and path: NULL if there is no directory */
 	struct entry *entries;
 	size_t n, cap;
@@ -58,7 +58,7 @@ static char *file_name(const char *key)
 	return name;
 }
 
-static enum ct_status set_paths(ct__plan_cache *c, const char *key)
+static enum ct_status set_paths(ct_plan_cache *c, const char *key)
 {
 	char *name;
 
@@ -73,22 +73,22 @@ static enum ct_status set_paths(ct__plan_cache *c, const char *key)
 	return CT_OK;
 }
 
-enum ct_status ct__plan_cache_create(const char *key, ct__plan_cache **out)
+enum ct_status ct_plan_cache_create(const char *key, ct_plan_cache **out)
 {
-	ct__plan_cache *c;
+	ct_plan_cache *c;
 
-	CT_TRY_ALLOC(c = CT_NEW(ct__plan_cache));
+	CT_TRY_ALLOC(c = CT_NEW(ct_plan_cache));
 	c->lock = -1;
 	const enum ct_status st = set_paths(c, key);
 	if (st < 0) {
-		ct__plan_cache_destroy(c);
+		ct_plan_cache_destroy(c);
 		return st;
 	}
 	*out = c;
 	return CT_OK;
 }
 
-static void clear(ct__plan_cache *c)
+static void clear(ct_plan_cache *c)
 {
 	for (size_t i = 0; i < c->n; i++) {
 		ct_free(c->entries[i].name);
@@ -97,11 +97,11 @@ static void clear(ct__plan_cache *c)
 	c->n = 0;
 }
 
-void ct__plan_cache_destroy(ct__plan_cache *c)
+void ct_plan_cache_destroy(ct_plan_cache *c)
 {
 	if (!c)
 		return;
-	ct__plan_cache_unlock(c);
+	ct_plan_cache_unlock(c);
 	clear(c);
 	ct_free(c->entries);
 	ct_free(c->path);
@@ -110,12 +110,12 @@ void ct__plan_cache_destroy(ct__plan_cache *c)
 	ct_free(c);
 }
 
-const char *ct__plan_cache_path(const ct__plan_cache *c)
+const char *ct_plan_cache_path(const ct_plan_cache *c)
 {
 	return c->path ? c->path : "";
 }
 
-static struct entry *find(const ct__plan_cache *c, const char *name)
+static struct entry *find(const ct_plan_cache *c, const char *name)
 {
 	for (size_t i = 0; i < c->n; i++) {
 		if (!strcmp(c->entries[i].name, name))
@@ -124,14 +124,14 @@ static struct entry *find(const ct__plan_cache *c, const char *name)
 	return NULL;
 }
 
-const char *ct__plan_cache_find(const ct__plan_cache *c, const char *name)
+const char *ct_plan_cache_find(const ct_plan_cache *c, const char *name)
 {
 	const struct entry *e = find(c, name);
 
 	return e ? e->config : NULL;
 }
 
-enum ct_status ct__plan_cache_put(ct__plan_cache *c, const char *name, const char *config)
+enum ct_status ct_plan_cache_put(ct_plan_cache *c, const char *name, const char *config)
 {
 	struct entry *e = find(c, name), new = {NULL, NULL};
 	char *copy;
@@ -190,7 +190,7 @@ static char *next_line(char **at)
 	return line;
 }
 
-static enum ct_status parse(ct__plan_cache *c, char *text, bool *valid)
+static enum ct_status parse(ct_plan_cache *c, char *text, bool *valid)
 {
 	char *line = next_line(&text);
 
@@ -204,12 +204,12 @@ static enum ct_status parse(ct__plan_cache *c, char *text, bool *valid)
 		if (!tab)
 			break;
 		*tab = '\0';
-		CT_TRY(ct__plan_cache_put(c, tab + 1, line));
+		CT_TRY(ct_plan_cache_put(c, tab + 1, line));
 	}
 	return CT_OK;
 }
 
-enum ct_status ct__plan_cache_load(ct__plan_cache *c)
+enum ct_status ct_plan_cache_load(ct_plan_cache *c)
 {
 	char *text;
 	size_t n;
@@ -240,7 +240,7 @@ enum ct_status ct__plan_cache_load(ct__plan_cache *c)
 	return st;
 }
 
-static void cannot_write(ct__plan_cache *c)
+static void cannot_write(ct_plan_cache *c)
 {
 	if (!c->unwritable)
 		CT_WARN("tuned plans cannot be saved: %s",
@@ -249,7 +249,7 @@ static void cannot_write(ct__plan_cache *c)
 	ct_error_clear();
 }
 
-void ct__plan_cache_save(ct__plan_cache *c)
+void ct_plan_cache_save(ct_plan_cache *c)
 {
 	struct ct_str out = {0};
 	char hex[CT_SHA256_HEX];
@@ -272,7 +272,7 @@ void ct__plan_cache_save(ct__plan_cache *c)
 
 /* ---- The lock ------------------------------------------------------------------------------------------ */
 
-static enum ct_status open_lock(ct__plan_cache *c)
+static enum ct_status open_lock(ct_plan_cache *c)
 {
 	char *path;
 	enum ct_status st;
@@ -285,7 +285,7 @@ static enum ct_status open_lock(ct__plan_cache *c)
 	return st;
 }
 
-bool ct__plan_cache_lock(ct__plan_cache *c)
+bool ct_plan_cache_lock(ct_plan_cache *c)
 {
 	bool taken;
 
@@ -308,7 +308,7 @@ bool ct__plan_cache_lock(ct__plan_cache *c)
 	return true;
 }
 
-void ct__plan_cache_unlock(ct__plan_cache *c)
+void ct_plan_cache_unlock(ct_plan_cache *c)
 {
 	if (c->lock >= 0)
 		(void)close(c->lock); /* also releases the lock */

@@ -1,0 +1,33 @@
+/* The plan cache: a file with the choices that were made by measurement for one kind of device, for example the
+ * configurations of cuDNN's graphs for a GPU, or the plans of nets for a processor. It is
+ * $XDG_CACHE_HOME/ctrain/plans/KEY.txt, or ~/.cache/ctrain/plans/KEY.txt; the key names the device and the version of
+ * its library. The file is replaced atomically, and its last line is a checksum of all lines before it.
+ *
+ * No function fails because of the file. If it is damaged or belongs to another key, a warning names it, and the cache
+ * is empty. If it cannot be written, one warning says so. */
+#ifndef CT_NN_PLAN_CACHE_H
+#define CT_NN_PLAN_CACHE_H
+
+#include "base/status.h"
+
+typedef struct ct_plan_cache ct_plan_cache;
+
+/* key: for example "NVIDIA H200, sm_90, cuDNN 9.19.0". The cache is empty until it is loaded. Owned by the caller. */
+enum ct_status ct_plan_cache_create(const char *key, ct_plan_cache **out) CT_MUST_CHECK;
+void ct_plan_cache_destroy(ct_plan_cache *c);           /* releases the lock; NULL is allowed */
+const char *ct_plan_cache_path(const ct_plan_cache *c); /* "" if there is no directory for it */
+
+/* Reads the file again. */
+enum ct_status ct_plan_cache_load(ct_plan_cache *c) CT_MUST_CHECK;
+/* The configuration of an entry, or NULL. Owned by c until the entry is changed. */
+const char *ct_plan_cache_find(const ct_plan_cache *c, const char *name);
+/* Adds or changes an entry. Neither string may contain a tab or a newline. */
+enum ct_status ct_plan_cache_put(ct_plan_cache *c, const char *name, const char *config) CT_MUST_CHECK;
+
+/* Lets one process at a time tune, so that the others find its choices afterwards. Waits for at most ten minutes, then
+ * goes on without the lock. Returns false if the cache cannot be written. */
+bool ct_plan_cache_lock(ct_plan_cache *c);
+void ct_plan_cache_save(ct_plan_cache *c);
+void ct_plan_cache_unlock(ct_plan_cache *c);
+
+#endif
