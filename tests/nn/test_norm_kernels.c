@@ -16,7 +16,7 @@ struct shape {
 	int n, channels, plane;
 };
 
-enum { RELU = 1, RESIDUAL = 2, FACTOR = 4, BF16 = 8, TWO = 16 /* gradients */, N_KINDS = 32 };
+enum { RELU = 1, RESIDUAL = 2, FACTOR = 4, BF16 = 8, TWO = 16 /* gradients */, NHWC = 32, N_KINDS = 64 };
 
 /* Tensors in fp32 as the kernels see them (bfloat16 ones rounded), blocked. */
 struct data {
@@ -47,10 +47,13 @@ static float from_bf16(uint16_t h)
 	return v;
 }
 
-static size_t index_of(const struct shape *s, int n, int c, int i)
+static size_t index_of(const struct data *d, int n, int c, int i)
 {
+	const struct shape *s = &d->s;
 	size_t blocks = ((size_t)s->channels + LANES - 1) / LANES;
 
+	if (d->kind & NHWC)
+		return ((size_t)n * (size_t)s->plane + (size_t)i) * (size_t)s->channels + (size_t)c;
 	return (((size_t)n * blocks + (size_t)c / LANES) * (size_t)s->plane + (size_t)i) * LANES + (size_t)c % LANES;
 }
 
@@ -66,7 +69,7 @@ static float *tensor(const struct data *d, uint32_t stream, float offset)
 			for (int i = 0; i < d->s.plane; i++, k++) {
 				float v = values[k] + offset * (float)(c % 5);
 
-				x[index_of(&d->s, n, c, i)] = d->kind & BF16 ? from_bf16(to_bf16(v)) : v;
+				x[index_of(d, n, c, i)] = d->kind & BF16 ? from_bf16(to_bf16(v)) : v;
 			}
 		}
 	}
@@ -77,7 +80,8 @@ static float *tensor(const struct data *d, uint32_t stream, float offset)
 static void make(struct data *d, struct shape s, int kind)
 {
 	*d = (struct data){.s = s, .kind = kind};
-	d->elems = (size_t)s.n * (size_t)((s.channels + LANES - 1) / LANES * LANES) * (size_t)s.plane;
+	d->elems = (size_t)s.n * (size_t)s.plane *
+		   (kind & NHWC ? (size_t)s.channels : ((size_t)s.channels + LANES - 1) / LANES * LANES);
 	d->x = tensor(d, 1, 2);
 	d->residual = tensor(d, 2, 0);
 	d->dy = tensor(d, 3, 0.1f);
@@ -133,11 +137,11 @@ static void expect_channel(const struct data *d, int c, const float *y, struct r
 
 	for (int n = 0; n < s->n; n++) {
 		for (int i = 0; i < s->plane; i++)
-			mean += (double)d->x[index_of(s, n, c, i)] / count;
+			mean += (double)d->x[index_of(d, n, c, i)] / count;
 	}
 	for (int n = 0; n < s->n; n++) {
 		for (int i = 0; i < s->plane; i++)
-			variance += pow((double)d->x[index_of(s, n, c, i)] - mean, 2) / count;
+			variance += pow((double)d->x[index_of(d, n, c, i)] - mean, 2) / count;
 	}
 	const double inv = 1 / sqrt(variance + (double)EPS);
 	for (int pass = 0; pass < 2; pass++) {
@@ -145,7 +149,7 @@ static void expect_channel(const struct data *d, int c, const float *y, struct r
 			const double f = d->kind & FACTOR ? (double)d->factor[n] : 1;
 
 			for (int i = 0; i < s->plane; i++) {
-				const size_t at = index_of(s, n, c, i);
+				const size_t at = index_of(d, n, c, i);
 				double xh = ((double)d->x[at] - mean) * inv,
 				       z = f * (xh * (double)d->gamma[c] + (double)d->beta[c]);
 
@@ -202,6 +206,7 @@ static void run_kernels(const struct data *d, int threads, bool in_place, bool i
 	struct ct_norm p = {.n = s->n,
 			    .channels = s->channels,
 			    .plane = s->plane,
+			    .nhwc = d->kind & NHWC,
 			    .bf16 = d->kind & BF16,
 			    .relu = d->kind & RELU,
 			    .eps = EPS,
@@ -225,7 +230,8 @@ static void run_kernels(const struct data *d, int threads, bool in_place, bool i
 			    .dgamma = got->dgamma,
 			    .dbeta = got->dbeta};
 
-	p.partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(s->n, s->channels));
+	p.partials = ct_calloc_aligned(64, p.nhwc ? ct__norm_nhwc_scratch_bytes(s->n, s->channels, s->plane)
+						  : ct__norm_scratch_bytes(s->n, s->channels));
 	p.mask = joins ? ct_calloc_aligned(64, ct__norm_mask_bytes(s->n, s->channels, s->plane)) : NULL;
 	if (in_parts) {
 		ct__norm_sums(&p, sums);

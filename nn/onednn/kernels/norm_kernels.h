@@ -23,6 +23,7 @@ struct ct_norm_partial;
 
 struct ct_norm {
 	int n, channels, plane; /* rows, logical channels, H*W */
+	bool nhwc;              /* the layout is [N,H,W,C], without padding, instead of that of block.h */
 	bool bf16;              /* whether x, residual, y and their gradients are bfloat16; everything else is fp32 */
 	bool relu;
 	float eps;
@@ -49,7 +50,8 @@ struct ct_norm {
 /* Returns whether this processor has the instructions of the kernels of this directory, for values in fp32 or bfloat16.
  * Only kernels on bfloat16 use the bfloat16 instructions of AVX-512, which many processors with AVX-512 lack. */
 bool ct__norm_usable(bool bf16);
-size_t ct__norm_scratch_bytes(int n, int channels);
+size_t ct__norm_scratch_bytes(int n, int channels); /* blocked */
+size_t ct__norm_nhwc_scratch_bytes(int n, int channels, int plane);
 /* Returns the part of the scratch memory that has room for 2*C + 1 sums. */
 double *ct__norm_scratch_sums(const struct ct_norm *p);
 size_t ct__norm_mask_bytes(int n, int channels, int plane);

@@ -3,6 +3,7 @@
 #include "nn/onednn/kernels/select.h"
 
 #include "base/cpu/features.h"
+#include "nn/onednn/kernels/norm_nhwc.h"
 
 int ct__lanes(void)
 {
@@ -34,6 +35,23 @@ static size_t partial_bytes(void)
 	return 2 * (size_t)ct__lanes() * sizeof(double);
 }
 
+/* The partial sums of blocked tensors are those of a row, and in NHWC those of a tile. */
+static size_t n_partials(const struct ct_norm *p)
+{
+	const struct ct_norm_tiles t = ct__norm_tiles_of(p);
+
+	return p->nhwc ? ct__norm_n_tiles(&t) : (size_t)p->n;
+}
+
+size_t ct__norm_nhwc_scratch_bytes(int n, int channels, int plane)
+{
+	const struct ct_norm_tiles with = ct__norm_tiles((size_t)n, (size_t)plane),
+				   without = ct__norm_tiles(1, (size_t)n * (size_t)plane);
+	const size_t a = ct__norm_n_tiles(&with), b = ct__norm_n_tiles(&without);
+
+	return ((a > b ? a : b) + 1) * n_blocks(channels) * partial_bytes() + sizeof(double);
+}
+
 size_t ct__norm_scratch_bytes(int n, int channels)
 {
 	return ((size_t)n + 1) * n_blocks(channels) * partial_bytes() +
@@ -43,7 +61,7 @@ size_t ct__norm_scratch_bytes(int n, int channels)
 /* The sums are stored after the partials. */
 double *ct__norm_scratch_sums(const struct ct_norm *p)
 {
-	return (double *)(void *)((char *)p->partials + (size_t)p->n * n_blocks(p->channels) * partial_bytes());
+	return (double *)(void *)((char *)p->partials + n_partials(p) * n_blocks(p->channels) * partial_bytes());
 }
 
 size_t ct__norm_mask_bytes(int n, int channels, int plane)
@@ -51,39 +69,44 @@ size_t ct__norm_mask_bytes(int n, int channels, int plane)
 	return (size_t)n * n_blocks(channels) * (size_t)plane * (size_t)ct__lanes() / 8;
 }
 
+static const struct ct_norm_kernels *kernels_of(const struct ct_norm *p)
+{
+	return p->nhwc ? CT_SELECT(ct__norm_nhwc_kernels) : CT_SELECT(ct__norm_kernels);
+}
+
 void ct__norm_forward(const struct ct_norm *p)
 {
-	CT_SELECT(ct__norm_kernels)->forward(p);
+	kernels_of(p)->forward(p);
 }
 
 void ct__norm_backward(const struct ct_norm *p)
 {
-	CT_SELECT(ct__norm_kernels)->backward(p);
+	kernels_of(p)->backward(p);
 }
 
 void ct__norm_sums(const struct ct_norm *p, double *sums)
 {
-	CT_SELECT(ct__norm_kernels)->sums(p, sums);
+	kernels_of(p)->sums(p, sums);
 }
 
 void ct__norm_moments(const struct ct_norm *p, const double *sums, double count)
 {
-	CT_SELECT(ct__norm_kernels)->moments(p, sums, count);
+	kernels_of(p)->moments(p, sums, count);
 }
 
 void ct__norm_apply(const struct ct_norm *p)
 {
-	CT_SELECT(ct__norm_kernels)->apply(p);
+	kernels_of(p)->apply(p);
 }
 
 void ct__norm_gradient_sums(const struct ct_norm *p, double *sums)
 {
-	CT_SELECT(ct__norm_kernels)->gradient_sums(p, sums);
+	kernels_of(p)->gradient_sums(p, sums);
 }
 
 void ct__norm_gradient_apply(const struct ct_norm *p, const double *sums, double count)
 {
-	CT_SELECT(ct__norm_kernels)->gradient_apply(p, sums, count);
+	kernels_of(p)->gradient_apply(p, sums, count);
 }
 
 void ct__norm_scale_rows(int threads, int n, size_t elems, bool bf16, const void *x, const float *factor, void *y)

@@ -24,6 +24,7 @@ struct ct_norm_kernels {
 	void (*gradient_apply)(const struct ct_norm *p, const double *sums, double count);
 };
 extern const struct ct_norm_kernels ct__norm_kernels_8, ct__norm_kernels_16;
+extern const struct ct_norm_kernels ct__norm_nhwc_kernels_8, ct__norm_nhwc_kernels_16;
 
 struct ct_norm_pool_kernels {
 	void (*forward)(struct ct_norm_pool *p);

@@ -1,0 +1,141 @@
+/* Loops over the pixels of [N,H,W,C] tensors for norm_nhwc.c. A tile is processed in panels of channels, four pixels at
+ * a time. The lanes of the last block of channels that are no channels are neither read nor written. */
+#ifndef CT_NN_ONEDNN_KERNELS_NORM_PIXELS_H
+#define CT_NN_ONEDNN_KERNELS_NORM_PIXELS_H
+
+#include <math.h>
+
+#include "nn/onednn/kernels/lanes.h"
+#include "nn/onednn/kernels/norm_nhwc.h"
+
+enum {
+	PANEL = 32, /* blocks of channels; their coefficients fit in the first-level cache */
+	PIXELS = 4
+};
+
+struct tile {
+	size_t first, n; /* pixels */
+	float factor;    /* of the row, or 1 */
+};
+
+/* Coefficients of the blocks of a panel: z = (x - mean) * slope + shift. Backward: dx = slope * d + base - (x - mean) *
+ * tilt. */
+struct panel {
+	int first, n; /* blocks */
+	ct_vec mean[PANEL], slope[PANEL], shift[PANEL], base[PANEL], tilt[PANEL];
+};
+
+/* The sums of the blocks of a panel over a tile. */
+struct panel_sums {
+	ct_vec a[PANEL], b[PANEL];
+};
+
+enum relu { RELU_NONE, RELU_AGAIN, RELU_BITS };
+
+static inline struct tile tile_at(const struct ct_norm *p, const struct ct_norm_tiles *t, size_t i)
+{
+	const size_t row = i / t->per_row, from = i % t->per_row * t->size;
+	const size_t end = from + t->size < t->row ? from + t->size : t->row;
+
+	/* The last tile of a row may be empty. */
+	return (struct tile){.first = row * t->row + from,
+			     .n = end > from ? end - from : 0,
+			     .factor = p->factor ? p->factor[row] : 1.0f};
+}
+
+static inline int n_blocks(int channels)
+{
+	return (channels + CT_LANES - 1) / CT_LANES;
+}
+
+static inline int lanes_in(const struct ct_norm *p, int block)
+{
+	const int left = p->channels - block * CT_LANES;
+
+	return left < CT_LANES ? left : CT_LANES;
+}
+
+/* Loads `lanes` elements from element i on. lanes is constant where it is CT_LANES. */
+CT_INLINE ct_vec load(const void *x, size_t i, int lanes, bool bf16)
+{
+	if (!bf16) {
+		ct_vec v = {0};
+
+		memcpy(&v, (const float *)x + i, (size_t)lanes * sizeof(float));
+		return v;
+	}
+	ct_hvec h = {0};
+	memcpy(&h, (const uint16_t *)x + i, (size_t)lanes * sizeof(uint16_t));
+	return ct_vec_load(&h, 0, true);
+}
+
+CT_INLINE void store(void *y, size_t i, ct_vec v, int lanes, bool bf16)
+{
+	ct_vec whole;
+
+	ct_vec_store(&whole, 0, v, bf16);
+	memcpy((char *)y + i * (bf16 ? sizeof(uint16_t) : sizeof(float)), &whole,
+	       (size_t)lanes * (bf16 ? sizeof(uint16_t) : sizeof(float)));
+}
+
+CT_INLINE size_t element(const struct ct_norm *p, size_t pixel, int block)
+{
+	return pixel * (size_t)p->channels + (size_t)block * CT_LANES;
+}
+
+static inline ct_vec inverse_deviation(const struct ct_norm *p, int block)
+{
+	ct_vec v = ct_vec_of_block(p->variance, p->channels, block) + p->eps;
+
+	for (int l = 0; l < CT_LANES; l++)
+		v[l] = 1.0f / sqrtf(v[l]);
+	return v;
+}
+
+static inline void make_panel(const struct ct_norm *p, int first, struct panel *k)
+{
+	const int left = n_blocks(p->channels) - first;
+
+	k->first = first;
+	k->n = left < PANEL ? left : PANEL;
+	for (int b = 0; b < k->n; b++) {
+		k->mean[b] = ct_vec_of_block(p->mean, p->channels, first + b);
+		k->slope[b] = ct_vec_of_block(p->gamma, p->channels, first + b) * inverse_deviation(p, first + b);
+		k->shift[b] = ct_vec_of_block(p->beta, p->channels, first + b);
+	}
+}
+
+/* What a loop over the pixels of a tile and the blocks of a panel works on. The flags are constants after inlining. */
+struct work {
+	const struct ct_norm *p;
+	const struct tile *t;
+	const struct panel *k;
+	bool bf16, residual; /* residual: there is one, or its gradient is written, or there are two gradients */
+	enum relu relu;
+	const ct_vec *middle;
+	struct panel_sums *sums;
+};
+
+/* Calls fn(w, pixel, b, n, lanes) for all pixels and blocks. n is the number of pixels from `pixel` on and b the block
+ * of the panel. n and, except in the last block, lanes are constants. */
+#define FOR_PIXELS(w, fn)                                                  \
+	do {                                                               \
+		const struct panel *k_ = (w)->k;                           \
+		const int last_ = lanes_in((w)->p, k_->first + k_->n - 1); \
+		const int full_ = k_->n - (last_ < CT_LANES);              \
+		size_t i_ = (w)->t->first, end_ = i_ + (w)->t->n;          \
+		for (; i_ + PIXELS <= end_; i_ += PIXELS) {                \
+			for (int b_ = 0; b_ < full_; b_++)                 \
+				fn((w), i_, b_, PIXELS, CT_LANES);         \
+			if (full_ < k_->n)                                 \
+				fn((w), i_, full_, PIXELS, last_);         \
+		}                                                          \
+		for (; i_ < end_; i_++) {                                  \
+			for (int b_ = 0; b_ < full_; b_++)                 \
+				fn((w), i_, b_, 1, CT_LANES);              \
+			if (full_ < k_->n)                                 \
+				fn((w), i_, full_, 1, last_);              \
+		}                                                          \
+	} while (0)
+
+#endif
