@@ -172,8 +172,8 @@ static enum ct_status measure_winograd(struct bench *b, struct layer *l, int pas
 
 	if (!winograd_shape(b, l, &w.op.shape))
 		return CT_OK;
-	static const enum ct_winograd_pass passes[N_PASSES] = {CT_WINOGRAD_FORWARD, CT_WINOGRAD_BACKWARD_DATA,
-							       CT_WINOGRAD_BACKWARD_WEIGHTS};
+	static const enum ct_conv_pass passes[N_PASSES] = {CT_CONV_FORWARD, CT_CONV_BACKWARD_DATA,
+							   CT_CONV_BACKWARD_WEIGHTS};
 	const size_t element = b->bf16 ? 2 : sizeof(float), in = (size_t)b->batch * (size_t)l->in.c * (size_t)l->in.h,
 		     out = (size_t)b->batch * (size_t)l->out.c * (size_t)l->out.h,
 		     weights = (size_t)l->in.c * (size_t)l->out.c * (size_t)(l->win.r * l->win.s);

@@ -54,6 +54,59 @@ const char *ct_engine_version(const ct_engine *e)
 	return e->ops->version();
 }
 
+bool ct_engine_has_plans(const ct_engine *e)
+{
+	return e->ops->plan != NULL;
+}
+
+enum ct_status ct_engine_plan_in(ct_engine *e, enum ct_plan_layout layout, const ct_graph *g,
+				 const struct ct_net_opts *opts, struct ct_net_plan *out)
+{
+	struct ct_net_plan plan = {.layout = layout};
+	const enum ct_status st = e->ops->plan(g, opts, layout, &plan);
+
+	if (st < 0)
+		ct_net_plan_release(&plan);
+	*out = plan;
+	return st;
+}
+
+enum ct_status ct_engine_plan(ct_engine *e, const ct_graph *g, const struct ct_net_opts *opts, struct ct_net_plan *out)
+{
+	enum ct_plan_layout layout;
+
+	CT_TRY(e->ops->best_layout(e, opts->precision, &layout));
+	return ct_engine_plan_in(e, layout, g, opts, out);
+}
+
+static int convolution_named(const ct_graph *g, const char *name)
+{
+	for (int id = 0; id < ct_graph_n_nodes(g); id++) {
+		const struct ct_node *node = ct_graph_node(g, id);
+
+		if (node->op == CT_OP_CONV2D && !strcmp(node->name, name))
+			return id;
+	}
+	return -1;
+}
+
+enum ct_status ct_engine_check_plan(const ct_engine *e, const struct ct_net_plan *p, const ct_graph *g,
+				    const struct ct_net_opts *opts)
+{
+	for (int i = 0; i < p->n_convs; i++) {
+		const int id = convolution_named(g, p->convs[i].name);
+
+		if (id < 0)
+			return CT_FAIL(CT_UNSUPPORTED, "the model has no convolution %s", p->convs[i].name);
+		for (int pass = 0; pass < CT_CONV_PASSES; pass++) {
+			if (!e->ops->can_compute(g, id, opts, p->layout, p->convs[i].method[pass]))
+				return CT_FAIL(CT_UNSUPPORTED, "%s cannot compute %s with winograd in this plan",
+					       ct_engine_version(e), p->convs[i].name);
+		}
+	}
+	return CT_OK;
+}
+
 /* A single value per channel has no variance: running_var would become NaN. PyTorch refuses this, too. A norm with
  * fixed statistics computes no variance. */
 static enum ct_status check_batch_norm(const ct_graph *g, int n)

@@ -40,6 +40,7 @@
 #include "base/device/arena.h"
 #include "base/image_row.h"
 #include "nn/graph/graph.h"
+#include "nn/net_plan.h"
 
 typedef struct ct_engine ct_engine;
 typedef struct ct_net ct_net;
@@ -71,7 +72,8 @@ enum ct_recompute { CT_RECOMPUTES(CT_CHOICE_ID) };
 
 /* How an engine chooses among several implementations of an operation. OFF: as its library suggests. ON: by measuring
  * their time on the device. AUTO: as ON, if the choice can be kept for the next run. CACHED: without measuring, but
- * with the choices that other runs have kept. The CPU engines ignore it. */
+ * with the choices that other runs have kept. The CPU engines ignore it; their plans are chosen before nets are created
+ * (nn/tune_plan.h). */
 #define CT_AUTOTUNES(X)           \
 	X(CT_AUTOTUNE_OFF, "off") \
 	X(CT_AUTOTUNE_CACHED, "cached") X(CT_AUTOTUNE_AUTO, "auto") X(CT_AUTOTUNE_ON, "on")
@@ -98,6 +100,8 @@ struct ct_net_opts {
 	/* Called while operations are measured, first with 0 and last with done == total. May be NULL. */
 	void (*tuning)(void *user, size_t done, size_t total);
 	void *tuning_user;
+	/* How convolutions are computed. NULL: ct_engine_plan decides. Copied. */
+	const struct ct_net_plan *plan;
 	bool nondeterministic; /* sums may be computed in an order that changes from run to run, if that is faster */
 	/* Callback for synchronized batch norm: posts an all-reduce (sum) of v[0..n) over all ranks to the stream. All
 	 * ranks post these sums in the same order. The posted work may access v. The callback is called in the forward
@@ -201,12 +205,29 @@ bool ct_engine_gathers(const ct_engine *e);
  * why the engine is not available, or to "" if it is available. */
 bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len);
 
+/* Plans (nn/net_plan.h). Only engines that compute nets by plans have them; others ignore opts.plan.
+ *
+ * ct_engine_plan chooses a plan for a net with these options, without measuring the net: from the instructions that the
+ * processor has and, where these do not decide, from a short measurement of their speed. ct_engine_plan_in does the
+ * same in a given layout. Both need an engine that has plans. *out is owned by the caller. */
+bool ct_engine_has_plans(const ct_engine *e);
+enum ct_status ct_engine_plan(ct_engine *e, const ct_graph *g, const struct ct_net_opts *opts,
+			      struct ct_net_plan *out) CT_MUST_CHECK;
+enum ct_status ct_engine_plan_in(ct_engine *e, enum ct_plan_layout layout, const ct_graph *g,
+				 const struct ct_net_opts *opts, struct ct_net_plan *out) CT_MUST_CHECK;
+/* Fails with CT_UNSUPPORTED if the engine cannot compute the net by this plan: if the graph does not have a convolution
+ * of the plan, or this processor cannot compute it with the method of the plan. */
+enum ct_status ct_engine_check_plan(const ct_engine *e, const struct ct_net_plan *p, const ct_graph *g,
+				    const struct ct_net_opts *opts) CT_MUST_CHECK;
+
 /* Borrows the engine and the graph, which must outlive the net. */
 enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_net_opts *opts,
 			     ct_net **out) CT_MUST_CHECK;
 void ct_net_destroy(ct_net *net);
 const ct_graph *ct_net_graph(const ct_net *net);
 ct_engine *ct_net_engine(const ct_net *net);
+/* Returns the plan by which the net is computed, or NULL if its engine has no plans. */
+const struct ct_net_plan *ct_net_plan_of(const ct_net *net);
 /* Replaces the gradient arena with an arena that the caller provides, for example in the shared memory of a
  * communicator. `grads` is borrowed and must outlive the net. It must be a zeroed CT_F32 arena of ct_net_grad_elems
  * elements, aligned to 256 bytes. Call this before the first program is created. */

@@ -85,6 +85,15 @@ struct ct_engine_ops {
 	/* (optional) Fails with CT_UNSUPPORTED if the engine cannot compute this node, for example because of the size
 	 * of its kernel. */
 	enum ct_status (*check_node)(const ct_graph *g, int node);
+	/* (optional, all or none) [default: the engine has no plans, and opts.plan is ignored] best_layout chooses the
+	 * layout that suits this machine, `plan` chooses the methods of all convolutions of g in a layout, and
+	 * can_compute returns whether the engine can compute a convolution in this way. *out is zero-initialized. Nets
+	 * find their plan in net->plan. */
+	enum ct_status (*best_layout)(ct_engine *e, enum ct_precision precision, enum ct_plan_layout *out);
+	enum ct_status (*plan)(const ct_graph *g, const struct ct_net_opts *opts, enum ct_plan_layout layout,
+			       struct ct_net_plan *out);
+	bool (*can_compute)(const ct_graph *g, int node, const struct ct_net_opts *opts, enum ct_plan_layout layout,
+			    enum ct_conv_method method);
 	bool gathers; /* forward supports ct_batch.rows */
 	/* (optional) [default: false] Returns whether backward can write the gradients of slices of opts.reduce_type to
 	 * net->half. */
@@ -124,6 +133,7 @@ struct ct_net {
 	const ct_graph *graph;
 	struct ct_net_opts opts;
 	struct ct_net_data data[2]; /* for programs of each mode; samples is NULL if none is bound */
+	struct ct_net_plan plan;    /* of an engine that has plans */
 	size_t *elems;              /* [n_params] padded element counts, set by the engine */
 	int n_slices;
 	struct ct_slice *slices; /* in the order of the arena */

@@ -127,6 +127,15 @@ static enum ct_status copy_class_weights(ct_net *net)
 	return ct_arena_write(net->class_weights, 0, n, net->opts.class_weights, net->engine->stream);
 }
 
+static enum ct_status take_plan(ct_net *net)
+{
+	if (!ct_engine_has_plans(net->engine))
+		return CT_OK;
+	if (net->opts.plan)
+		return ct_net_plan_copy(net->opts.plan, &net->plan);
+	return ct_engine_plan(net->engine, net->graph, &net->opts, &net->plan);
+}
+
 static enum ct_status net_open(ct_net *net)
 {
 	size_t n_params = (size_t)ct_graph_n_params(net->graph), n_buffers = (size_t)ct_graph_n_buffers(net->graph);
@@ -136,6 +145,7 @@ static enum ct_status net_open(ct_net *net)
 	CT_TRY_ALLOC(net->slices = CT_NEW_ARRAY(struct ct_slice, n_params));
 	CT_TRY_ALLOC(net->slice_of = CT_NEW_ARRAY(int, n_params));
 	CT_TRY_ALLOC(net->buffer_offset = CT_NEW_ARRAY(size_t, n_buffers));
+	CT_TRY(take_plan(net));
 	CT_TRY(net->engine->ops->net_open(net));
 	net->opened = true;
 	plan_slices(net);
@@ -184,6 +194,7 @@ enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_ne
 	net->opts.contexts = opts->contexts > 1 ? opts->contexts : 1;
 	enum ct_status st = net_open(net);
 	net->opts.class_weights = NULL; /* the caller's memory */
+	net->opts.plan = NULL;
 	if (st < 0) {
 		ct_net_destroy(net);
 		return st;
@@ -208,6 +219,7 @@ void ct_net_destroy(ct_net *net)
 	ct_arena_destroy(net->params);
 	ct_device_host_free(device, net->taken);
 	ct_device_mem_free(device, net->state);
+	ct_net_plan_release(&net->plan);
 	ct_free(net->buffer_offset);
 	ct_free(net->slice_of);
 	ct_free(net->slices);
@@ -305,6 +317,11 @@ const ct_graph *ct_net_graph(const ct_net *net)
 ct_engine *ct_net_engine(const ct_net *net)
 {
 	return net->engine;
+}
+
+const struct ct_net_plan *ct_net_plan_of(const ct_net *net)
+{
+	return ct_engine_has_plans(net->engine) ? &net->plan : NULL;
 }
 
 size_t ct_net_arena_elems(const ct_net *net)

@@ -15,6 +15,7 @@
 #include "base/parallel.h"
 #include "nn/onednn/compile/compile.h"
 #include "nn/onednn/compile/ops.h"
+#include "nn/onednn/plan/onednn_plan.h"
 #include "nn/onednn/program/bind.h"
 #include "nn/onednn/run/run.h"
 
@@ -64,6 +65,11 @@ static void onednn_close(ct_engine *base)
 static ct_dnnl *dnnl_of(const ct_net *net)
 {
 	return ((struct onednn_engine *)net->engine)->dnnl;
+}
+
+static enum ct_status onednn_best_layout(ct_engine *e, enum ct_precision precision, enum ct_plan_layout *out)
+{
+	return ct__onednn_best_layout(((struct onednn_engine *)e)->dnnl, precision, out);
 }
 
 static void onednn_program_destroy(ct_program *base)
@@ -314,4 +320,7 @@ const struct ct_engine_ops ct__engine_ops_onednn = {
 	.precision = onednn_precision,
 	.computes = onednn_computes,
 	.stages = true,
+	.best_layout = onednn_best_layout,
+	.plan = ct__onednn_plan,
+	.can_compute = ct__onednn_can_compute,
 };

@@ -1,5 +1,6 @@
 /* Compares every available engine with ref in every case of op_cases: loss, metrics, logits, the gradient of every
- * parameter, running statistics, evaluation, and accumulation. Each case runs as is and also after a 1x1 convolution,
+ * parameter, running statistics, evaluation, and accumulation. Engines that have plans are also compared with a plan
+ * in NHWC. Each case runs as is and also after a 1x1 convolution,
  * whose weight gradient depends on the gradient of the case's input. Inputs are float images and, with up to 4
  * channels, byte images.
  *
@@ -36,6 +37,7 @@ struct outcome {
 struct comparison {
 	const char *engine, *text;
 	enum ct_precision precision;
+	const struct ct_net_plan *plan; /* NULL: the one that the engine chooses */
 	const struct op_case *c;
 	double tolerance, largest_gradient;
 	int64_t compared;
@@ -276,6 +278,7 @@ static void compare_case(struct comparison *cmp, const char *text, enum ct_input
 	ct_graph *g = graph_make(c->input, text, c->n_outputs, c->loss, c->smoothing);
 	run_engine("ref", c, text, &in, &want);
 	in.opts.precision = cmp->precision;
+	in.opts.plan = cmp->plan;
 	run_engine(cmp->engine, c, text, &in, &got);
 	if (cmp->precision == CT_PRECISION_BF16)
 		compare_rounded(cmp, g, &want, &got);
@@ -300,12 +303,12 @@ static double tolerance_of(const struct op_case *c, enum ct_precision precision)
 	return norm ? TOLERANCE_NORM : TOLERANCE;
 }
 
-static int64_t compare_engine(const char *engine, enum ct_precision precision)
+static int64_t compare_engine(const char *engine, enum ct_precision precision, const struct ct_net_plan *plan)
 {
 	int64_t total = 0;
 
 	for (size_t i = 0; i < n_op_cases; i++) {
-		struct comparison cmp = {.engine = engine, .precision = precision, .c = &op_cases[i]};
+		struct comparison cmp = {.engine = engine, .precision = precision, .plan = plan, .c = &op_cases[i]};
 		char *behind = ct_strfmt("conv2d %d kernel=1 name=before;%s", cmp.c->input.c, cmp.c->layers);
 		const char *texts[] = {cmp.c->layers, behind};
 
@@ -316,9 +319,9 @@ static int64_t compare_engine(const char *engine, enum ct_precision precision)
 			if (cmp.c->input.c <= 4)
 				compare_case(&cmp, texts[t], CT_INPUT_U8_NHWC);
 		}
-		printf("%-10s %s %-34s %7lld values, largest error %.1e\n", engine,
-		       precision == CT_PRECISION_BF16 ? "bf16" : "fp32", cmp.c->name, (long long)cmp.compared,
-		       cmp.worst);
+		printf("%-10s %s%s %-34s %7lld values, largest error %.1e\n", engine,
+		       precision == CT_PRECISION_BF16 ? "bf16" : "fp32", plan ? " nhwc" : "", cmp.c->name,
+		       (long long)cmp.compared, cmp.worst);
 		assert_true(cmp.compared > 0);
 		total += cmp.compared;
 		ct_free(behind);
@@ -328,6 +331,7 @@ static int64_t compare_engine(const char *engine, enum ct_precision precision)
 
 static void engines_equal_ref(enum ct_precision precision)
 {
+	const struct ct_net_plan nhwc = {.layout = CT_LAYOUT_NHWC};
 	const char *name;
 	bool available;
 	char why[256];
@@ -342,7 +346,9 @@ static void engines_equal_ref(enum ct_precision precision)
 		}
 		if (!has_precision(name, precision))
 			continue;
-		int64_t values = compare_engine(name, precision);
+		int64_t values = compare_engine(name, precision, NULL);
+		if (!strcmp(name, "onednn"))
+			values += compare_engine(name, precision, &nhwc);
 		printf("%s: %lld values compared with ref\n", name, (long long)values);
 		assert_true(values > 0);
 		compared++;

@@ -150,8 +150,8 @@ static size_t winograd_bytes(int side)
 	const struct ct_winograd op = winograd_of(side);
 	size_t most = 0;
 
-	for (int pass = CT_WINOGRAD_FORWARD; pass <= CT_WINOGRAD_BACKWARD_WEIGHTS; pass++) {
-		const size_t bytes = ct__winograd_scratch_bytes(&op.shape, (enum ct_winograd_pass)pass, 1);
+	for (int pass = 0; pass < CT_CONV_PASSES; pass++) {
+		const size_t bytes = ct__winograd_scratch_bytes(&op.shape, (enum ct_conv_pass)pass, 1);
 
 		most = bytes > most ? bytes : most;
 	}

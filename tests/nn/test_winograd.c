@@ -135,7 +135,7 @@ static void close_problem(struct problem *p)
 }
 
 /* The scratch is as large as promised, and its values do not matter. */
-static void convolve(struct problem *p, enum ct_winograd_pass pass, int threads, bool relu)
+static void convolve(struct problem *p, enum ct_conv_pass pass, int threads, bool relu)
 {
 	const size_t bytes = ct__winograd_scratch_bytes(&p->s, pass, threads);
 	struct ct_winograd op = {.shape = p->s,
@@ -152,9 +152,9 @@ static void convolve(struct problem *p, enum ct_winograd_pass pass, int threads,
 				 .db = p->db};
 
 	memset(op.scratch, 0xff, bytes); /* NaN */
-	if (pass == CT_WINOGRAD_FORWARD)
+	if (pass == CT_CONV_FORWARD)
 		ct__winograd_forward(&op);
-	else if (pass == CT_WINOGRAD_BACKWARD_DATA)
+	else if (pass == CT_CONV_BACKWARD_DATA)
 		ct__winograd_backward_data(&op);
 	else
 		ct__winograd_backward_weights(&op);
@@ -203,9 +203,9 @@ static void same_bits(float *kept, const float *x, size_t n, bool last)
 
 static void run_all(struct problem *p, int threads)
 {
-	convolve(p, CT_WINOGRAD_FORWARD, threads, false);
-	convolve(p, CT_WINOGRAD_BACKWARD_DATA, threads, false);
-	convolve(p, CT_WINOGRAD_BACKWARD_WEIGHTS, threads, false);
+	convolve(p, CT_CONV_FORWARD, threads, false);
+	convolve(p, CT_CONV_BACKWARD_DATA, threads, false);
+	convolve(p, CT_CONV_BACKWARD_WEIGHTS, threads, false);
 }
 
 static void check_shape(struct ct_winograd_shape s)
@@ -330,15 +330,15 @@ static void test_relu_and_nan(void **state)
 	if (no_instructions())
 		skip();
 	open_problem(&p, (struct ct_winograd_shape){2, 16, 16, 9, 9, 2, 2, 5, false});
-	convolve(&p, CT_WINOGRAD_FORWARD, 1, false);
+	convolve(&p, CT_CONV_FORWARD, 1, false);
 	float *plain = keep(p.y, p.n_y);
-	convolve(&p, CT_WINOGRAD_FORWARD, 1, true);
+	convolve(&p, CT_CONV_FORWARD, 1, true);
 	for (size_t i = 0; i < p.n_y; i++)
 		assert_true(p.y[i] == (plain[i] > 0 ? plain[i] : 0));
 	ct_free_aligned(plain);
 	p.x[image_at(1, 3, 4, 4, 16, 9, 9)] = NAN;
-	convolve(&p, CT_WINOGRAD_FORWARD, 1, true);
-	convolve(&p, CT_WINOGRAD_BACKWARD_WEIGHTS, 1, false);
+	convolve(&p, CT_CONV_FORWARD, 1, true);
+	convolve(&p, CT_CONV_BACKWARD_WEIGHTS, 1, false);
 	assert_true(isnan(p.y[image_at(1, 7, 4, 4, 16, 9, 9)]));
 	assert_false(isnan(p.y[image_at(0, 7, 4, 4, 16, 9, 9)]));
 	assert_true(isnan(p.dw[weight_at(&p.s, 7, 3, 12)]));

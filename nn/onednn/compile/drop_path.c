@@ -7,20 +7,22 @@
 #include "nn/onednn/compile/gradient.h"
 #include "nn/onednn/kernels/norm_kernels.h"
 
-/* Makes each row of the value contiguous. Rows are contiguous in plain and blocked layouts; other layouts are reordered
- * to plain fp32. */
+/* Makes each row of the value contiguous. Rows are contiguous in plain, blocked and NHWC layouts; other layouts, and
+ * NHWC rows that are not whole vectors, are reordered to plain fp32. */
 static enum ct_status with_whole_rows(struct onednn_program *p, int id, const struct onednn_value *x,
 				      const ct_dnnl_desc **desc, int *buffer)
 {
 	const int *dims = ct__dnnl_desc_dims(x->layout.desc), ndims = ct__dnnl_desc_ndims(x->layout.desc);
-	const ct_dnnl_desc *plain, *blocked = NULL;
+	const ct_dnnl_desc *plain, *blocked = NULL, *nhwc = NULL;
 	struct onednn_ref at;
 
 	const enum ct_dnnl_type type = ct__dnnl_desc_type(x->layout.desc);
 	CT_TRY(ct__dnnl_plain(p->dnnl, ndims, dims, &plain));
 	if (ndims == 4 && ct__norm_usable(type == CT_DNNL_BF16))
 		CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, ct__lanes(), &blocked));
-	*desc = x->layout.desc == blocked ? blocked : plain;
+	if (blocked && dims[1] * dims[2] * dims[3] % ct__lanes() == 0)
+		CT_TRY(ct__dnnl_nhwc_of(p->dnnl, type, dims, &nhwc));
+	*desc = x->layout.desc == blocked || x->layout.desc == nhwc ? x->layout.desc : plain;
 	CT_TRY(ct__onednn_relayout(p, id, ONEDNN_BUF(x->layout.buffer), x->layout.desc, *desc, &at));
 	*buffer = at.id;
 	return CT_OK;

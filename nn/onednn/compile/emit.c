@@ -142,3 +142,11 @@ enum ct_status ct__onednn_any_like(struct onednn_program *p, enum ct_dnnl_type t
 {
 	return ct__dnnl_any_of(p->dnnl, type, ct__dnnl_desc_ndims(d), ct__dnnl_desc_dims(d), out);
 }
+
+enum ct_status ct__onednn_image_layout(struct onednn_program *p, const int dims[4], const ct_dnnl_desc **out)
+{
+	const enum ct_dnnl_type type = ct__onednn_type(p);
+
+	return p->base.net->plan.layout == CT_LAYOUT_NHWC ? ct__dnnl_nhwc_of(p->dnnl, type, dims, out)
+							  : ct__dnnl_any_of(p->dnnl, type, 4, dims, out);
+}

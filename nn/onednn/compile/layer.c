@@ -1,10 +1,10 @@
 /* Convolutions and linear layers choose the layouts of a program; other operations mostly keep those of their inputs.
- * Three specs are tried: with the stored input and weights, with an input in the layout that oneDNN prefers, and with
- * weights in such a layout, too. The layout of the weights in the arenas is chosen by the first program of a net and
- * then fixed, so later programs may have to reorder weights. In bf16, weights are converted in each pass anyway; there,
- * the arena has the layout in which the backward pass writes gradients. If no primitive can apply a ReLU, the ReLU
- * becomes a separate node again. Logits are always fp32. kept.src is the input as the primitive has read it, after a
- * reorder, for the backward pass. */
+ * Three specs are tried: with the stored input and weights, with an input in the layout of the plan (blocked: the one
+ * that oneDNN prefers), and with weights in a layout that oneDNN prefers, too. The layout of the weights in the arenas
+ * is chosen by the first program of a net and then fixed, so later programs may have to reorder weights. In bf16,
+ * weights are converted in each pass anyway; there, the arena has the layout in which the backward pass writes
+ * gradients. If no primitive can apply a ReLU, the ReLU becomes a separate node again. Logits are always fp32. kept.src
+ * is the input as the primitive has read it, after a reorder, for the backward pass. */
 #include "nn/onednn/compile/layer.h"
 
 #include <string.h>
@@ -133,14 +133,14 @@ static enum ct_status lower_conv(struct onednn_program *p, int id)
 	spec.relu = p->values[id].fusion.relu >= 0;
 	ct__onednn_dims(p, node->in[0], dims);
 	CT_TRY(ct__onednn_view(p, id, p->values[node->in[0]].layout.root, 4, dims, &spec.src, &x));
-	CT_TRY(ct__dnnl_any_of(p->dnnl, type, 4, dims, &any_src));
+	CT_TRY(ct__onednn_image_layout(p, dims, &any_src));
 	const int c = dims[1], grouped[5] = {g, k / g, c / g, w->r, w->s}, dense[4] = {k, c, w->r, w->s};
 	CT_TRY(ct__dnnl_any_of(p->dnnl, type, g > 1 ? 5 : 4, g > 1 ? grouped : dense, &any_weights));
 	spec.weights = weights_layout(p, node->weight, any_weights);
 	if (node->bias >= 0)
 		CT_TRY(ct__dnnl_plain(p->dnnl, 1, &k, &spec.bias));
 	ct__onednn_dims(p, id, dims);
-	CT_TRY(ct__dnnl_any_of(p->dnnl, type, 4, dims, &spec.dst));
+	CT_TRY(ct__onednn_image_layout(p, dims, &spec.dst));
 	const ct_dnnl_desc *x_desc = spec.src;
 	if (p->values[id].fold.norm >= 0)
 		CT_TRY(ct__onednn_choose_folded(p, id, &spec, any_src, any_weights, &prim));
@@ -211,5 +211,7 @@ enum ct_status ct__onednn_layer_forward(struct onednn_program *p, int id)
 {
 	if (ct__onednn_node(p, id)->op == CT_OP_LINEAR)
 		return lower_linear(p, id);
-	return ct__onednn_winograd_fits(p, id) ? ct__onednn_winograd_forward(p, id) : lower_conv(p, id);
+	CT_TRY(ct__onednn_winograd_weights(p, id));
+	return ct__onednn_winograd_computes(p, id, CT_CONV_FORWARD) ? ct__onednn_winograd_forward(p, id)
+								    : lower_conv(p, id);
 }

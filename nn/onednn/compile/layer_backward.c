@@ -1,13 +1,14 @@
 /* The gradient of the weights comes first and is reported before that of the input is computed, so that it can be
  * summed over ranks in the meantime. It is written directly to the gradient arena if a primitive can do so in the
  * layout of the arena; otherwise a reorder follows, before the slice is reported. The input is read as the forward pass
- * has read it (kept.src), unless a primitive for another layout is faster. Whether Winograd filtering computes a layer
- * must have the same answer here as in the forward pass. */
+ * has read it (kept.src), unless a primitive for another layout is faster. A convolution whose forward pass is computed
+ * by Winograd filtering has no primitive that oneDNN could take as a hint, so one is described. */
 #include "nn/onednn/compile/layer.h"
 
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/gradient.h"
 #include "nn/onednn/compile/winograd.h"
+#include "nn/onednn/kernels/block.h"
 
 static const ct_dnnl_desc *layout_of(const struct onednn_program *p, int param)
 {
@@ -29,6 +30,22 @@ static struct ct_dnnl_spec layer_spec(const struct onednn_program *p, int id, en
 	return spec;
 }
 
+static enum ct_status need_hint(struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	struct onednn_value *v = &p->values[id];
+	struct ct_dnnl_spec spec = ct__onednn_layer_spec(p, id);
+
+	if (v->kept.prim)
+		return CT_OK;
+	spec.src = v->kept.src_desc;
+	spec.dst = v->layout.desc;
+	CT_TRY(ct__onednn_any_like(p, ct__onednn_type(p), layout_of(p, node->weight), &spec.weights));
+	if (node->bias >= 0)
+		CT_TRY(ct__dnnl_plain(p->dnnl, 1, &node->shape.c, &spec.bias));
+	return ct__onednn_prim(p, id, &spec, &v->kept.prim);
+}
+
 /* In bf16, all gradients that are multiplied are converted to bfloat16, even the fp32 gradient of the logits. */
 static enum ct_status fit_gradient(struct onednn_program *p, struct ct_dnnl_spec *spec)
 {
@@ -37,20 +54,32 @@ static enum ct_status fit_gradient(struct onednn_program *p, struct ct_dnnl_spec
 	return ct__dnnl_desc_type(spec->dst) == type ? CT_OK : ct__onednn_any_like(p, type, spec->dst, &spec->dst);
 }
 
+/* Without AVX-512, oneDNN 2.6.3 computes wrong gradients of the weights of 1x1 convolutions in NHWC that skip pixels
+ * (jit_1x1:avx2; found by tests/nn/test_conformance.c). */
+static bool is_wrong_in_nhwc(const struct onednn_program *p, int id)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	const struct ct_window *w = &node->win;
+
+	return node->op == CT_OP_CONV2D && p->base.net->plan.layout == CT_LAYOUT_NHWC && ct__lanes() == 8 &&
+	       w->r == 1 && w->s == 1 && (w->stride_h > 1 || w->stride_w > 1);
+}
+
 /* Computes dw and db. The primitive writes directly to the gradient arena if it supports the layout of the weights
  * there. Otherwise a reorder follows. */
 static enum ct_status emit_weights(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
-	struct ct_dnnl_spec specs[2] = {
-		layer_spec(p, id, CT_DNNL_CONV_BACKWARD_WEIGHTS, CT_DNNL_LINEAR_BACKWARD_WEIGHTS)};
-	const ct_dnnl_desc *layout = specs[0].weights, *chosen;
+	const ct_dnnl_desc *layout = layout_of(p, node->weight), *chosen;
+	struct ct_dnnl_spec specs[2];
 	const struct onednn_ref arena = {ONEDNN_GRAD, node->weight};
 	struct onednn_ref src, dst, dw = arena;
 	const ct_dnnl_prim *prim;
 	struct onednn_task *t;
 
+	CT_TRY(need_hint(p, id));
+	specs[0] = layer_spec(p, id, CT_DNNL_CONV_BACKWARD_WEIGHTS, CT_DNNL_LINEAR_BACKWARD_WEIGHTS);
 	if (node->bias >= 0)
 		CT_TRY(ct__dnnl_plain(p->dnnl, 1, &node->shape.c, &specs[0].bias));
 	CT_TRY(fit_gradient(p, &specs[0]));
@@ -58,7 +87,8 @@ static enum ct_status emit_weights(struct onednn_program *p, int id)
 	CT_TRY(ct__onednn_any_like(p, ct__onednn_type(p), specs[0].src, &specs[1].src));
 	CT_TRY(ct__onednn_any_like(p, CT_DNNL_F32, specs[0].weights, &specs[1].weights));
 	CT_TRY(ct__onednn_any_like(p, ct__onednn_type(p), specs[0].dst, &specs[1].dst));
-	CT_TRY(ct__onednn_choose(p, id, specs, 2, &prim));
+	const int skip = is_wrong_in_nhwc(p, id);
+	CT_TRY(ct__onednn_choose(p, id, specs + skip, 2 - skip, &prim));
 	CT_TRY(ct__onednn_fit(p, id, prim, CT_DNNL_SRC, ONEDNN_BUF(v->kept.src), v->kept.src_desc, &src));
 	CT_TRY(ct__onednn_fit(p, id, prim, CT_DNNL_DIFF_DST, ONEDNN_BUF(v->gradient.buffer), v->layout.desc, &dst));
 	CT_TRY(ct__dnnl_prim_desc(p->dnnl, prim, CT_DNNL_DIFF_WEIGHTS, &chosen));
@@ -88,14 +118,16 @@ static enum ct_status emit_data(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
-	struct ct_dnnl_spec specs[3] = {layer_spec(p, id, CT_DNNL_CONV_BACKWARD_DATA, CT_DNNL_LINEAR_BACKWARD_DATA)};
-	const ct_dnnl_desc *layout = specs[0].weights, *dx_desc;
+	const ct_dnnl_desc *layout = layout_of(p, node->weight), *dx_desc;
+	struct ct_dnnl_spec specs[3];
 	const enum ct_dnnl_type type = ct__onednn_type(p);
 	struct onednn_ref dst, weights;
 	const ct_dnnl_prim *prim;
 	struct onednn_task *t;
 	int dx;
 
+	CT_TRY(need_hint(p, id));
+	specs[0] = layer_spec(p, id, CT_DNNL_CONV_BACKWARD_DATA, CT_DNNL_LINEAR_BACKWARD_DATA);
 	CT_TRY(fit_gradient(p, &specs[0]));
 	specs[1] = specs[0];
 	CT_TRY(ct__onednn_any_like(p, type, specs[0].weights, &specs[1].weights));
@@ -119,9 +151,14 @@ static enum ct_status emit_data(struct onednn_program *p, int id)
 
 enum ct_status ct__onednn_layer_backward(struct onednn_program *p, int id)
 {
-	if (ct__onednn_winograd_fits(p, id))
-		return ct__onednn_winograd_backward(p, id);
-	if (ct_graph_trains(p->base.graph, id))
-		CT_TRY(emit_weights(p, id));
-	return p->values[ct__onednn_node(p, id)->in[0]].gradient.needed ? emit_data(p, id) : CT_OK;
+	if (ct_graph_trains(p->base.graph, id)) {
+		if (ct__onednn_winograd_computes(p, id, CT_CONV_BACKWARD_WEIGHTS))
+			CT_TRY(ct__onednn_winograd_backward_weights(p, id));
+		else
+			CT_TRY(emit_weights(p, id));
+	}
+	if (!p->values[ct__onednn_node(p, id)->in[0]].gradient.needed)
+		return CT_OK;
+	return ct__onednn_winograd_computes(p, id, CT_CONV_BACKWARD_DATA) ? ct__onednn_winograd_backward_data(p, id)
+									  : emit_data(p, id);
 }

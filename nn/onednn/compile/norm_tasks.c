@@ -5,8 +5,8 @@
  * gradients of both addends. If two users each passed a gradient, it adds them in the same pass. For its backward pass,
  * a norm keeps its input and, in a join with ReLU, one bit per element.
  *
- * In layouts other than that of kernels/block.h, oneDNN computes the norm or, if the statistics are fixed or those of
- * all ranks, the loops of the reference engine. */
+ * In layouts other than that of kernels/block.h and, in a plan with NHWC, other than [N,H,W,C], oneDNN computes the
+ * norm or, if the statistics are fixed or those of all ranks, the loops of the reference engine. */
 #include "nn/onednn/compile/norm_tasks.h"
 
 #include "nn/host/host.h"
@@ -15,12 +15,12 @@
 #include "nn/onednn/compile/norm_impl.h"
 #include "nn/onednn/kernels/norm_kernels.h"
 
-/* ctrain's kernels support [N,C/b,H,W,b] (kernels/block.h), and also [N,C] if the features fill complete blocks,
- * because both layouts are then the same. */
+/* ctrain's kernels support [N,C/b,H,W,b] (kernels/block.h) and, if this is the layout of the plan, [N,H,W,C]. They also
+ * support [N,C] if the features fill complete blocks, because the layouts are then the same. */
 static enum ct_status knows_layout(struct onednn_program *p, int id, const ct_dnnl_desc *desc, bool *out)
 {
 	const bool usable = ct__norm_usable(ct__dnnl_desc_type(desc) == CT_DNNL_BF16);
-	const ct_dnnl_desc *blocked;
+	const ct_dnnl_desc *blocked, *nhwc;
 	int dims[4];
 
 	if (ct__dnnl_desc_ndims(desc) == 2) {
@@ -29,8 +29,18 @@ static enum ct_status knows_layout(struct onednn_program *p, int id, const ct_dn
 	}
 	ct__onednn_dims(p, id, dims);
 	CT_TRY(ct__dnnl_blocked_of(p->dnnl, ct__dnnl_desc_type(desc), dims, ct__lanes(), &blocked));
-	*out = usable && desc == blocked;
+	CT_TRY(ct__dnnl_nhwc_of(p->dnnl, ct__dnnl_desc_type(desc), dims, &nhwc));
+	p->values[id].kept.nhwc = p->base.net->plan.layout == CT_LAYOUT_NHWC && desc == nhwc;
+	*out = usable && (desc == blocked || p->values[id].kept.nhwc);
 	return CT_OK;
+}
+
+static size_t scratch_bytes(const struct onednn_program *p, int id)
+{
+	const struct ct_shape s = ct__onednn_node(p, id)->shape;
+
+	return p->values[id].kept.nhwc ? ct__norm_nhwc_scratch_bytes(p->base.n, s.c, s.h * s.w)
+				       : ct__norm_scratch_bytes(p->base.n, s.c);
 }
 
 /* Appends the arguments that both directions have, in the order of enum onednn_norm_arg. */
@@ -70,7 +80,7 @@ static enum ct_status emit_forward(struct onednn_program *p, int id, int owner, 
 		if (!node->fixed_stats) {
 			CT_TRY(ct__onednn_buffer(p, channels + sizeof(double), &v->kept.mean));
 			CT_TRY(ct__onednn_buffer(p, channels, &v->kept.variance));
-			CT_TRY(ct__onednn_buffer(p, ct__norm_scratch_bytes(p->base.n, s.c), &partials));
+			CT_TRY(ct__onednn_buffer(p, scratch_bytes(p, id), &partials));
 		}
 		if (residual >= 0 && p->values[owner].fusion.relu >= 0)
 			CT_TRY(ct__onednn_buffer(p, ct__norm_mask_bytes(p->base.n, s.c, s.h * s.w),
@@ -208,7 +218,7 @@ static enum ct_status emit_backward(struct onednn_program *p, int id, const stru
 	CT_TRY(ct__onednn_param_grad(p, id, node->bias, &dbeta));
 
 	if (own)
-		CT_TRY(ct__onednn_buffer(p, ct__norm_scratch_bytes(p->base.n, node->shape.c), &partials));
+		CT_TRY(ct__onednn_buffer(p, scratch_bytes(p, id), &partials));
 	CT_TRY(ct__onednn_task(p, own ? ONEDNN_NORM_BACKWARD : ONEDNN_NORM_PLAIN_BACKWARD, id, &t));
 	common_args(p, t, partials, g->fusion.path);
 	ct__onednn_arg_buffer(p, t, CT_DNNL_DIFF_DST, g->gradient.buffer);

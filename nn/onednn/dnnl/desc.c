@@ -135,12 +135,15 @@ enum ct_status ct__dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int
 	return make_desc(c, type, 4, dims, block == 8 ? dnnl_aBcd8b : dnnl_aBcd16b, out);
 }
 
+enum ct_status ct__dnnl_nhwc_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4], const ct_dnnl_desc **out)
+{
+	return make_desc(c, type, 4, dims, dims[2] * dims[3] == 1 ? dnnl_abcd : dnnl_acdb, out);
+}
+
 enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], int block, const ct_dnnl_desc **out)
 {
 	CT_ASSERT(block == 8 || block == 16);
-	CT_TRY(make_desc(c, CT_DNNL_F32, 4, dims, block == 8 ? dnnl_ABcd8b8a : dnnl_ABcd16b16a, out));
-	((ct_dnnl_desc *)(uintptr_t)*out)->blocked_weights = true; /* owned by the context */
-	return CT_OK;
+	return make_desc(c, CT_DNNL_F32, 4, dims, block == 8 ? dnnl_ABcd8b8a : dnnl_ABcd16b16a, out);
 }
 
 enum ct_dnnl_type ct__dnnl_desc_type(const ct_dnnl_desc *d)
@@ -166,11 +169,6 @@ const int *ct__dnnl_desc_dims(const ct_dnnl_desc *d)
 bool ct__dnnl_desc_is_plain(const ct_dnnl_desc *d)
 {
 	return d->plain;
-}
-
-bool ct__dnnl_desc_is_blocked_weights(const ct_dnnl_desc *d)
-{
-	return d->blocked_weights;
 }
 
 size_t ct__dnnl_desc_bytes(const ct_dnnl_desc *d)

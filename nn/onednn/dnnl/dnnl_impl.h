@@ -19,7 +19,7 @@ struct ct_dnnl_desc {
 	dnnl_memory_desc_t md;
 	enum ct_dnnl_type type;
 	int ndims, dims[CT_DNNL_MAX_DIMS];
-	bool plain, blocked_weights;
+	bool plain;
 	ct_dnnl_desc *next;
 };
 

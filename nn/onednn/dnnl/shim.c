@@ -149,6 +149,12 @@ bool ct__dnnl_has_bf16(void)
 	return (effective_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
 
+bool ct__dnnl_has_matrix_units(void)
+{
+	/* The values are sets of bits. */
+	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+}
+
 static enum ct_status make_attr(dnnl_primitive_attr_t *out, bool relu, bool sum)
 {
 	dnnl_post_ops_t ops;

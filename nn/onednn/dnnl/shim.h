@@ -87,6 +87,8 @@ const char *ct__dnnl_version(void);
 /* Returns whether this processor has bfloat16 instructions. On other processors, oneDNN emulates them, which is slower
  * than fp32. */
 bool ct__dnnl_has_bf16(void);
+/* Returns whether oneDNN uses the matrix units of this processor (AMX). */
+bool ct__dnnl_has_matrix_units(void);
 
 enum ct_status ct__dnnl_open(ct_dnnl **out) CT_MUST_CHECK;
 void ct__dnnl_close(ct_dnnl *c);
@@ -107,10 +109,12 @@ bool ct__dnnl_desc_is_plain(const ct_dnnl_desc *d);
 /* [N,C/block,H,W,block] with blocks of 8 or 16 channels */
 enum ct_status ct__dnnl_blocked_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4], int block,
 				   const ct_dnnl_desc **out) CT_MUST_CHECK;
+/* [N,H,W,C]; the plain desc if H and W are 1, because both layouts are the same then */
+enum ct_status ct__dnnl_nhwc_of(ct_dnnl *c, enum ct_dnnl_type type, const int dims[4],
+				const ct_dnnl_desc **out) CT_MUST_CHECK;
 /* [K/block,C/block,R,S,block c,block k], also with blocks of 8 or 16 */
 enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], int block,
 					const ct_dnnl_desc **out) CT_MUST_CHECK;
-bool ct__dnnl_desc_is_blocked_weights(const ct_dnnl_desc *d);
 size_t ct__dnnl_desc_bytes(const ct_dnnl_desc *d); /* including padding */
 /* Writes strides and blocks as a string. */
 void ct__dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len);

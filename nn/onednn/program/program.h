@@ -73,7 +73,7 @@ enum onednn_kind {
 	ONEDNN_NORM_PLAIN_BACKWARD, /* enum onednn_norm_arg */
 	ONEDNN_NORM_POOL,           /* batch norm, ReLU and max pool by ctrain's kernels: enum onednn_pool_arg */
 	ONEDNN_NORM_POOL_BACKWARD,  /* enum onednn_pool_arg */
-	ONEDNN_WINOGRAD,            /* `n`: enum ct_winograd_pass; arguments are looked up by enum ct_dnnl_arg */
+	ONEDNN_WINOGRAD,            /* `n`: enum ct_conv_pass; arguments are looked up by enum ct_dnnl_arg */
 	ONEDNN_FOLD_CHECK, /* decides whether folded weights are still valid: the first 6 of enum onednn_fold_arg */
 	ONEDNN_FOLD,       /* computes folded weights: enum onednn_fold_arg */
 	ONEDNN_LOSS,       /* [logits, gradient of the sum of the row losses (in training)] */
@@ -192,6 +192,7 @@ struct onednn_kept {
 	const ct_dnnl_desc *src_desc; /* The layout in which the node reads its input. */
 	int src;                      /* The buffer of this input. */
 	enum onednn_norm norm;        /* Norm: its implementation. */
+	bool nhwc;                    /* Norm by ctrain's kernels: the layout of its input. */
 	int mean, variance;           /* Norm in training: buffers of the batch statistics. */
 	int workspace; /* Max pool, and norm with ReLU: oneDNN's workspace. Norm in a sum: one bit per element, which is
 			* set if the ReLU keeps the element. */

@@ -13,16 +13,16 @@ struct ct_norm_pool_shape ct__onednn_norm_pool_shape(const struct onednn_program
 					   .bf16 = ct__dnnl_desc_type(p->values[id].kept.src_desc) == CT_DNNL_BF16};
 }
 
-bool ct__onednn_winograd_shape(const struct onednn_program *p, int id, struct ct_winograd_shape *s)
+bool ct__onednn_winograd_shape_of(const ct_graph *g, int id, int n, bool bf16, struct ct_winograd_shape *s)
 {
-	const struct ct_node *node = ct__onednn_node(p, id);
+	const struct ct_node *node = ct_graph_node(g, id);
 	const struct ct_window *w = &node->win;
 
 	if (node->op != CT_OP_CONV2D || node->groups != 1 || w->r != w->s || w->stride_h != 1 || w->stride_w != 1 ||
 	    w->dilation_h != 1 || w->dilation_w != 1)
 		return false;
-	const struct ct_shape in = ct__onednn_node(p, node->in[0])->shape;
-	*s = (struct ct_winograd_shape){.n = p->base.n,
+	const struct ct_shape in = ct_graph_node(g, node->in[0])->shape;
+	*s = (struct ct_winograd_shape){.n = n,
 					.c = in.c,
 					.k = node->shape.c,
 					.h = in.h,
@@ -30,6 +30,11 @@ bool ct__onednn_winograd_shape(const struct onednn_program *p, int id, struct ct
 					.pad_h = w->pad_h,
 					.pad_w = w->pad_w,
 					.taps = w->r,
-					.bf16 = ct__onednn_type(p) == CT_DNNL_BF16};
+					.bf16 = bf16};
 	return true;
+}
+
+bool ct__onednn_winograd_shape(const struct onednn_program *p, int id, struct ct_winograd_shape *s)
+{
+	return ct__onednn_winograd_shape_of(p->base.graph, id, p->base.n, ct__onednn_type(p) == CT_DNNL_BF16, s);
 }

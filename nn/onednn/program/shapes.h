@@ -8,8 +8,9 @@
 
 /* Returns the shape of the norm `id` with its max pool. */
 struct ct_norm_pool_shape ct__onednn_norm_pool_shape(const struct onednn_program *p, int id);
-/* Gets the shape of the convolution `id`. Returns false if Winograd filtering does not support this kind of
- * convolution. */
+/* Get the shape of the convolution `id`, for n rows or those of the program. Return false if Winograd filtering does
+ * not support this kind of convolution. */
+bool ct__onednn_winograd_shape_of(const ct_graph *g, int id, int n, bool bf16, struct ct_winograd_shape *s);
 bool ct__onednn_winograd_shape(const struct onednn_program *p, int id, struct ct_winograd_shape *s);
 
 #endif

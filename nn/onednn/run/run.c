@@ -119,15 +119,17 @@ static void run_winograd(const struct onednn_program *p, const struct onednn_tas
 				 .db = at(t, CT_DNNL_DIFF_BIAS)};
 
 	CT_ASSERT(ct__onednn_winograd_shape(p, t->node, &op.shape));
-	switch ((enum ct_winograd_pass)t->n) {
-	case CT_WINOGRAD_FORWARD:
+	switch ((enum ct_conv_pass)t->n) {
+	case CT_CONV_FORWARD:
 		ct__winograd_forward(&op);
 		break;
-	case CT_WINOGRAD_BACKWARD_DATA:
+	case CT_CONV_BACKWARD_DATA:
 		ct__winograd_backward_data(&op);
 		break;
-	case CT_WINOGRAD_BACKWARD_WEIGHTS:
+	case CT_CONV_BACKWARD_WEIGHTS:
 		ct__winograd_backward_weights(&op);
+		break;
+	case CT_CONV_PASSES:
 		break;
 	}
 }

@@ -28,6 +28,7 @@ static struct ct_norm norm_of(const struct onednn_program *p, const struct onedn
 	return (struct ct_norm){.n = p->base.n,
 				.channels = node->shape.c,
 				.plane = node->shape.h * node->shape.w,
+				.nhwc = v->kept.nhwc,
 				.bf16 = ct__dnnl_desc_type(v->layout.desc) == CT_DNNL_BF16,
 				.relu = relu >= 0,
 				.eps = node->eps,

@@ -26,7 +26,7 @@ struct correlation {
 	int blocks, h, w; /* of out */
 	bool relu, sum;
 	const struct ct_winograd *op;
-	enum ct_winograd_pass pass;
+	enum ct_conv_pass pass;
 };
 
 /* Computes `rows` tiles times `cols` blocks of results, which stay in registers until all channels have been added. */
@@ -251,14 +251,14 @@ static void transform_blocks(void *arg, int64_t begin, int64_t end)
 	const struct correlation *c = arg;
 
 	for (int i = (int)begin; i < (int)end; i++) {
-		if (c->pass == CT_WINOGRAD_FORWARD)
+		if (c->pass == CT_CONV_FORWARD)
 			forward_block(c, i);
 		else
 			backward_block(c, i);
 	}
 }
 
-static void correlate(struct correlation *c, const struct ct_winograd *op, enum ct_winograd_pass pass)
+static void correlate(struct correlation *c, const struct ct_winograd *op, enum ct_conv_pass pass)
 {
 	c->op = op;
 	c->pass = pass;
@@ -284,7 +284,7 @@ static void forward(const struct ct_winograd *op)
 		.relu = op->relu,
 		.sum = op->sum};
 
-	correlate(&c, op, CT_WINOGRAD_FORWARD);
+	correlate(&c, op, CT_CONV_FORWARD);
 }
 
 static void backward_data(const struct ct_winograd *op)
@@ -304,7 +304,7 @@ static void backward_data(const struct ct_winograd *op)
 				.h = s->h,
 				.w = s->w};
 
-	correlate(&c, op, CT_WINOGRAD_BACKWARD_DATA);
+	correlate(&c, op, CT_CONV_BACKWARD_DATA);
 }
 
 #endif

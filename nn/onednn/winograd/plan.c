@@ -63,22 +63,26 @@ static bool enough_tiles(const struct ct_winograd_shape *s)
 	return s->taps == 5 || (int64_t)s->n * tiles(results_h(s)) * tiles(results_w(s)) >= (s->bf16 ? 96 : 32);
 }
 
+bool ct__winograd_possible(const struct ct_winograd_shape *s)
+{
+	const bool channels = s->c % ct__lanes() == 0 && s->k % ct__lanes() == 0;
+	const bool padding = s->pad_h >= 0 && s->pad_h < s->taps && s->pad_w >= 0 && s->pad_w < s->taps;
+
+	return (s->taps == 3 || s->taps == 5) && ct__norm_usable(false) && channels && padding && results_h(s) > 0 &&
+	       results_w(s) > 0;
+}
+
 bool ct__winograd_usable(const struct ct_winograd_shape *s)
 {
 	const int64_t most = s->taps == 5 ? 64 * 64 : 1024 * 1024;
-	const bool channels = s->c % ct__lanes() == 0 && s->k % ct__lanes() == 0 && (int64_t)s->c * s->k <= most;
-	const bool padding = s->pad_h >= 0 && s->pad_h < s->taps && s->pad_w >= 0 && s->pad_w < s->taps;
 
-	if (s->taps != 3 && s->taps != 5)
-		return false;
-
-	return ct__norm_usable(false) && channels && padding && fills_tiles(results_h(s), results_w(s)) &&
+	return ct__winograd_possible(s) && (int64_t)s->c * s->k <= most && fills_tiles(results_h(s), results_w(s)) &&
 	       fills_tiles(s->h, s->w) && enough_tiles(s);
 }
 
-struct ct__winograd_grid ct__winograd_grid(const struct ct_winograd_shape *s, enum ct_winograd_pass pass)
+struct ct__winograd_grid ct__winograd_grid(const struct ct_winograd_shape *s, enum ct_conv_pass pass)
 {
-	const bool data = pass == CT_WINOGRAD_BACKWARD_DATA;
+	const bool data = pass == CT_CONV_BACKWARD_DATA;
 	struct ct__winograd_grid g = {
 		.n = s->n, .tiles_h = tiles(data ? s->h : results_h(s)), .tiles_w = tiles(data ? s->w : results_w(s))};
 	const int image = g.tiles_h * g.tiles_w, unit = unit_tiles(s);
@@ -110,10 +114,10 @@ struct ct__winograd_unit ct__winograd_unit(const struct ct__winograd_grid *g, in
 	return u;
 }
 
-struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape *s, enum ct_winograd_pass pass)
+struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape *s, enum ct_conv_pass pass)
 {
 	const struct ct__winograd_grid g = ct__winograd_grid(s, pass);
-	const bool data = pass == CT_WINOGRAD_BACKWARD_DATA, sums = pass == CT_WINOGRAD_BACKWARD_WEIGHTS;
+	const bool data = pass == CT_CONV_BACKWARD_DATA, sums = pass == CT_CONV_BACKWARD_WEIGHTS;
 	const size_t lanes = (size_t)ct__lanes(), in = (size_t)(data ? s->k : s->c) / lanes,
 		     out = (size_t)(data ? s->c : s->k) / lanes;
 	const size_t taps = (size_t)s->taps, n_points = (size_t)points(s), pitch = (size_t)g.tiles_w * n_points + 1;
@@ -132,7 +136,7 @@ struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape 
 	return z;
 }
 
-size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_winograd_pass pass, int threads)
+size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_conv_pass pass, int threads)
 {
 	const struct ct__winograd_scratch z = ct__winograd_scratch(s, pass);
 	const size_t lanes = (size_t)ct__lanes();

@@ -245,8 +245,8 @@ static void backward_weights(const struct ct_winograd *op)
 	struct sums s = {.op = op,
 			 .x = {op->x, d->bf16, d->c / CT_LANES, d->h, d->w, d->pad_h, d->pad_w, {0, d->c / CT_LANES}},
 			 .dy = {op->dy, d->bf16, d->k / CT_LANES, h, w, 0, 0, {0, d->k / CT_LANES}},
-			 .grid = ct__winograd_grid(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
-			 .sizes = ct__winograd_scratch(d, CT_WINOGRAD_BACKWARD_WEIGHTS),
+			 .grid = ct__winograd_grid(d, CT_CONV_BACKWARD_WEIGHTS),
+			 .sizes = ct__winograd_scratch(d, CT_CONV_BACKWARD_WEIGHTS),
 			 .weights = op->scratch};
 
 	s.parts = ct__winograd_parts(s.dy.blocks, s.sizes.groups, op->threads);

@@ -22,6 +22,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "nn/net_plan.h"
+
 /* The padding is at most taps - 1 on each side: OH = H + 2 pad_h - taps + 1, OW = W + 2 pad_w - taps + 1. */
 struct ct_winograd_shape {
 	int n, c, k, h, w, pad_h, pad_w;
@@ -29,15 +31,15 @@ struct ct_winograd_shape {
 	bool bf16; /* images and their gradients are bfloat16; weights, bias and all arithmetic stay fp32 */
 };
 
-enum ct_winograd_pass { CT_WINOGRAD_FORWARD, CT_WINOGRAD_BACKWARD_DATA, CT_WINOGRAD_BACKWARD_WEIGHTS };
-
-/* Returns whether this processor has the required instructions and Winograd filtering makes the convolution faster. The
- * channels must fill complete blocks, and the images must fill their tiles. In addition, convolutions with 3x3 kernels
+/* Returns whether this processor has the required instructions and the channels fill complete blocks. */
+bool ct__winograd_possible(const struct ct_winograd_shape *s);
+/* Returns whether, in addition, Winograd filtering can be expected to be faster than direct convolution. The images
+ * must fill their tiles, convolutions with 3x3 kernels
  * need at least 32 tiles in the batch (bf16: 96), and those with 5x5 kernels must have few enough channels for the
  * transformed weights to stay in the second-level cache. */
 bool ct__winograd_usable(const struct ct_winograd_shape *s);
 
-size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_winograd_pass pass, int threads);
+size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_conv_pass pass, int threads);
 
 struct ct_winograd {
 	struct ct_winograd_shape shape;

@@ -19,7 +19,7 @@ struct ct__winograd_grid {
 	int units_per_image, units;
 	int tiles; /* of a full unit */
 };
-struct ct__winograd_grid ct__winograd_grid(const struct ct_winograd_shape *s, enum ct_winograd_pass pass);
+struct ct__winograd_grid ct__winograd_grid(const struct ct_winograd_shape *s, enum ct_conv_pass pass);
 
 /* The rows of tiles r0 to r1 - 1 of the images n0 to n1 - 1. */
 struct ct__winograd_unit {
@@ -37,7 +37,7 @@ struct ct__winograd_scratch {
 	size_t weights;
 	int groups; /* Number of partial sums of dw and db over units. Does not depend on the number of threads. */
 };
-struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape *s, enum ct_winograd_pass pass);
+struct ct__winograd_scratch ct__winograd_scratch(const struct ct_winograd_shape *s, enum ct_conv_pass pass);
 
 /* Returns the number of ranges into which the blocks of output channels are divided if there are fewer units than
  * threads. Each range is computed for all units. */
