@@ -1,0 +1,230 @@
+/* Plans as text, plans of engines, and nets that are computed by them. */
+#include "nn/net_plan.h"
+
+#include "nn/tune_plan.h"
+#include "tests/nn/onednn_check.h"
+
+#define WINOGRAD_NET \
+	"conv2d 16 kernel=3 padding=1 name=a;relu;conv2d 16 kernel=3 padding=1 name=b;batch_norm;relu;flatten;linear 10"
+
+static const struct ct_shape image = {16, 12, 12};
+
+static struct ct_net_plan parsed(const char *text)
+{
+	struct ct_net_plan p = {0};
+
+	assert_ok(ct_net_plan_parse(text, "test", &p));
+	return p;
+}
+
+static void test_text(void **state)
+{
+	static const char text[] = "ctrain plan 1\nlayout blocked\nconv a winograd direct winograd\n"
+				   "conv layer1.0.conv2 winograd winograd winograd\n";
+	struct ct_net_plan p = parsed(text), copy;
+	struct ct_str out = {0};
+	char one[65], other[65], summary[64];
+
+	(void)state;
+	ct_net_plan_write(&p, &out);
+	assert_string_equal(ct_str_text(&out), text);
+	ct_str_release(&out);
+	assert_int_equal(ct_net_plan_method(&p, "a", CT_CONV_FORWARD), CT_CONV_WINOGRAD);
+	assert_int_equal(ct_net_plan_method(&p, "a", CT_CONV_BACKWARD_DATA), CT_CONV_DIRECT);
+	assert_int_equal(ct_net_plan_method(&p, "b", CT_CONV_FORWARD), CT_CONV_DIRECT);
+	assert_true(ct_net_plan_uses(&p, "a", CT_CONV_WINOGRAD) && !ct_net_plan_uses(&p, "b", CT_CONV_WINOGRAD));
+	ct_net_plan_summary(&p, 5, summary, sizeof(summary));
+	assert_string_equal(summary, "blocked, 2 of 5 convolutions with winograd");
+
+	assert_ok(ct_net_plan_copy(&p, &copy));
+	assert_ok(ct_net_plan_digest(&p, one));
+	assert_ok(ct_net_plan_digest(&copy, other));
+	assert_string_equal(one, other);
+	assert_ok(ct_net_plan_set(&copy, "a", CT_CONV_FORWARD, CT_CONV_DIRECT));
+	assert_ok(ct_net_plan_set(&copy, "a", CT_CONV_BACKWARD_WEIGHTS, CT_CONV_DIRECT));
+	assert_int_equal(copy.n_convs, 1); /* a is direct in all passes, and so is not listed */
+	assert_ok(ct_net_plan_digest(&copy, other));
+	assert_string_not_equal(one, other);
+	ct_net_plan_release(&copy);
+	ct_net_plan_release(&p);
+}
+
+static void test_bad_text(void **state)
+{
+	static const struct {
+		const char *text, *message;
+	} bad[] = {
+		{"", "test:1: \"ctrain plan 1\" is expected"},
+		{"ctrain plan 2\n", "test:1: \"ctrain plan 1\" is expected"},
+		{"ctrain plan 1\n", "test:2: \"layout blocked\" or \"layout nhwc\" is expected"},
+		{"ctrain plan 1\nlayout nchw\n", "test:2: "},
+		{"ctrain plan 1\nlayout nhwc x\n", "test:2: "},
+		{"ctrain plan 1\nlayout nhwc\nnorm a\n", "test:3: \"conv\" is expected"},
+		{"ctrain plan 1\nlayout blocked\nconv a winograd direct\n",
+		 "test:3: \"conv NAME METHOD METHOD METHOD\""},
+		{"ctrain plan 1\nlayout blocked\nconv a winograd direct fft\n", "test:3: "},
+		{"ctrain plan 1\nlayout blocked\nconv a direct direct direct direct\n", "test:3: "},
+		{"ctrain plan 1\nlayout blocked\nconv a winograd direct direct\nconv a direct direct winograd\n",
+		 "test:4: the convolution a is listed twice"},
+	};
+	char line[400];
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++) {
+		struct ct_net_plan p = {0};
+
+		assert_fails(ct_net_plan_parse(bad[i].text, "test", &p), CT_CONFIG, bad[i].message);
+		assert_null(p.convs);
+	}
+	memset(line, 'x', sizeof(line) - 1);
+	line[sizeof(line) - 1] = '\0';
+	struct ct_net_plan p = {0};
+	assert_fails(ct_net_plan_parse(line, "test", &p), CT_CONFIG, "test:1: a shorter line is expected");
+}
+
+static struct ct_net_opts opts_with(const struct ct_net_plan *plan)
+{
+	return (struct ct_net_opts){.batch = 8, .input = CT_INPUT_F32_NCHW, .train = true, .plan = plan};
+}
+
+/* Runs a step and gets the gradients of all parameters, one after the other. */
+static float *gradients(const char *engine, const struct ct_net_plan *plan, size_t *n)
+{
+	const struct ct_net_opts opts = opts_with(plan);
+	const struct ct_backward_opts back = {.scale = 1.0f / 8};
+	int32_t labels[8];
+	struct rig r;
+	struct ct_metrics m = {0};
+	float *x = CT_NEW_ARRAY(float, 8 * shape_elems(image)), *all;
+
+	fill_floats(1, x, 8 * shape_elems(image));
+	fill_labels(2, labels, 8, 10);
+	rig_open(&r, engine, graph_make(image, WINOGRAD_NET, 10, CT_LOSS_CROSS_ENTROPY, 0), &opts);
+	const struct ct_batch batch = {.n = 8, .x = x, .labels = labels};
+	assert_ok(forward_now(r.program, &batch, &m));
+	assert_ok(ct_program_backward(r.program, &back));
+	all = CT_NEW_ARRAY(float, ct_graph_n_elems(r.graph));
+	*n = 0;
+	for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
+		float *one = export_param(r.net, on_host(ct_net_grads(r.net)), i);
+
+		memcpy(all + *n, one, ct_graph_param(r.graph, i)->n * sizeof(float));
+		*n += ct_graph_param(r.graph, i)->n;
+		ct_free(one);
+	}
+	rig_close(&r);
+	ct_free(x);
+	return all;
+}
+
+/* Every combination of methods of one convolution, and NHWC, gives the gradients of ref. */
+static void test_methods(void **state)
+{
+	size_t n, m;
+	float *want = gradients("ref", NULL, &n);
+	bool differs = false;
+
+	(void)state;
+	for (int methods = 0; methods <= 8; methods++) {
+		struct ct_net_plan p = {.layout = methods == 8 ? CT_LAYOUT_NHWC : CT_LAYOUT_BLOCKED};
+
+		for (int pass = 0; pass < CT_CONV_PASSES; pass++)
+			assert_ok(ct_net_plan_set(&p, "b", (enum ct_conv_pass)pass,
+						  methods & 1 << pass ? CT_CONV_WINOGRAD : CT_CONV_DIRECT));
+		float *got = gradients("onednn", &p, &m), *direct = gradients("onednn", &(struct ct_net_plan){0}, &m);
+		assert_int_equal(n, m);
+		assert_true(largest(want, got, n) < 1e-4 * largest(want, NULL, n));
+		differs = differs || memcmp(got, direct, n * sizeof(*got)) != 0;
+		ct_free(direct);
+		ct_free(got);
+		ct_net_plan_release(&p);
+	}
+	assert_true(differs); /* the plan has an effect */
+	ct_free(want);
+}
+
+static void open_engine(ct_device **d, ct_engine **e)
+{
+	assert_ok(ct_device_open("cpu", 0, d));
+	assert_ok(ct_engine_open("onednn", *d, 2, e));
+	assert_true(ct_engine_has_plans(*e));
+}
+
+static void test_unusable_plans(void **state)
+{
+	const struct ct_net_opts opts = opts_with(NULL);
+	ct_graph *g = graph_make(image, WINOGRAD_NET, 10, CT_LOSS_CROSS_ENTROPY, 0);
+	ct_device *d;
+	ct_engine *e;
+
+	(void)state;
+	open_engine(&d, &e);
+	struct ct_net_plan unknown = parsed("ctrain plan 1\nlayout blocked\nconv c winograd direct direct\n");
+	assert_fails(ct_engine_check_plan(e, &unknown, g, &opts), CT_UNSUPPORTED, "the model has no convolution c");
+	struct ct_net_plan nhwc = parsed("ctrain plan 1\nlayout nhwc\nconv a winograd direct direct\n");
+	assert_fails(ct_engine_check_plan(e, &nhwc, g, &opts), CT_UNSUPPORTED, "cannot compute a with winograd");
+	struct ct_net_plan suggested;
+	assert_ok(ct_engine_plan(e, g, &opts, &suggested));
+	assert_ok(ct_engine_check_plan(e, &suggested, g, &opts));
+	ct_net_plan_release(&suggested);
+	ct_net_plan_release(&nhwc);
+	ct_net_plan_release(&unknown);
+	ct_engine_close(e);
+	ct_device_close(d);
+	ct_graph_destroy(g);
+}
+
+struct calls {
+	size_t n, last, total;
+};
+
+static void count(void *user, size_t done, size_t total)
+{
+	struct calls *c = user;
+
+	assert_true(done >= c->last && done <= total);
+	c->n++;
+	c->last = done;
+	c->total = total;
+}
+
+/* A measured plan is usable, and its time is not longer than that of the suggested one. */
+static void test_tuning(void **state)
+{
+	const struct ct_net_opts opts = opts_with(NULL);
+	ct_graph *g = graph_make(image, WINOGRAD_NET, 10, CT_LOSS_CROSS_ENTROPY, 0);
+	struct calls calls = {0};
+	struct ct_plan_tuning how = {.seconds = 0.5, .progress = count, .user = &calls};
+	struct ct_net_plan plan;
+	ct_device *d;
+	ct_engine *e;
+
+	(void)state;
+	open_engine(&d, &e);
+	assert_ok(ct_plan_tune(e, g, &opts, &how, &plan));
+	assert_ok(ct_engine_check_plan(e, &plan, g, &opts));
+	assert_true(how.chosen_s > 0 && how.chosen_s <= how.suggested_s);
+	assert_true(how.rows >= 2 && how.rows <= 8);
+	assert_true(calls.n > 2 && calls.last == calls.total);
+	ct_net_plan_release(&plan);
+	/* A limit of no time still measures every plan once, with fewer rows. */
+	how = (struct ct_plan_tuning){.seconds = 0};
+	assert_ok(ct_plan_tune(e, g, &opts, &how, &plan));
+	assert_int_equal(how.rows, 2);
+	ct_net_plan_release(&plan);
+	ct_engine_close(e);
+	ct_device_close(d);
+	ct_graph_destroy(g);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_text),           cmocka_unit_test(test_bad_text), cmocka_unit_test(test_methods),
+		cmocka_unit_test(test_unusable_plans), cmocka_unit_test(test_tuning),
+	};
+
+	if (skip_without_onednn(argc, argv))
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
