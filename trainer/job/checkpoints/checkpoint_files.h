@@ -59,6 +59,7 @@ struct ct_ckpt_state {
 	uint64_t save_index; /* order of saving: 1 + the largest save_index in the run directory */
 	struct ct_ckpt_file files[CT_CKPT_N_FILES]; /* in the order of ct_ckpt_file_name */
 	char *config_lines;                         /* owned */
+	char *net_plan; /* owned: the text of the plan by which the net is computed (nn/net_plan.h); NULL: none */
 };
 const char *ct_ckpt_file_name(int i);
 void ct_ckpt_state_release(struct ct_ckpt_state *s);

@@ -77,7 +77,8 @@ const char *ct_ckpt_file_name(int i)
 void ct_ckpt_state_release(struct ct_ckpt_state *s)
 {
 	ct_free(s->config_lines);
-	s->config_lines = NULL;
+	ct_free(s->net_plan);
+	s->config_lines = s->net_plan = NULL;
 }
 
 static void set_u64(ct_json *o, const char *key, uint64_t v)
@@ -146,6 +147,8 @@ static ct_json *make_json(const struct ct_ckpt_state *s)
 	}
 	ct_json_set(o, "files", files);
 	ct_json_set_str(o, "config", s->config_lines ? s->config_lines : "");
+	if (s->net_plan)
+		ct_json_set_str(o, "plan", s->net_plan);
 	return o;
 }
 
@@ -280,7 +283,7 @@ static enum ct_status get_files(const ct_json *o, struct ct_ckpt_state *s)
 
 static enum ct_status read_json(const ct_json *o, struct ct_ckpt_state *s)
 {
-	const char *format, *config;
+	const char *format, *config, *plan;
 	int64_t version;
 
 	CT_TRY(ct_json_get_str(o, "format", &format));
@@ -293,6 +296,10 @@ static enum ct_status read_json(const ct_json *o, struct ct_ckpt_state *s)
 	CT_TRY(get_files(o, s));
 	CT_TRY(ct_json_get_str(o, "config", &config));
 	CT_TRY_ALLOC(s->config_lines = ct_strdup(config));
+	if (!ct_json_get(o, "plan"))
+		return CT_OK;
+	CT_TRY(ct_json_get_str(o, "plan", &plan));
+	CT_TRY_ALLOC(s->net_plan = ct_strdup(plan));
 	return CT_OK;
 }
 

@@ -153,6 +153,7 @@ static enum ct_status write_files(const char *folder, const struct ct_snapshot *
 	CT_TRY(write_groups(folder, snap, 1, snap->n_groups, CT_CKPT_OPTIM, "ckpt.optim", &s.files[1]));
 	ct_failpoint("ckpt.state");
 	s.config_lines = snap->config_lines; /* borrowed, because s is never released */
+	s.net_plan = snap->net_plan;
 	CT_TRY_ALLOC(path = ct_path_join(folder, CT_CKPT_STATE));
 	st = ct_ckpt_state_write(path, &s, &state_bytes);
 	ct_free(path);

@@ -29,6 +29,7 @@ struct ct_checkpoint_source {
 	const struct ct_train_state *state;
 	const char *config_lines; /* from ct_config_lines; stored in state.json, so that a resume can name keys that
 				     differ */
+	const char *net_plan;     /* text of the plan of the net; stored in state.json; NULL: it has none */
 	const char *description;  /* of the model (infer/description.h), for the metadata of the files; borrowed until
 				     the save is done; NULL: none */
 	const struct ct_checkpoint_guard *guard; /* borrowed until the save is done; may be NULL */

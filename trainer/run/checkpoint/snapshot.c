@@ -107,7 +107,11 @@ enum ct_status ct__snapshot_take(const struct ct_checkpoint_source *src, struct 
 	snap->start_ns = ct_now_ns();
 	snap->n_groups = 0;
 	ct_free(snap->config_lines);
+	ct_free(snap->net_plan);
+	snap->net_plan = NULL;
 	CT_TRY_ALLOC(snap->config_lines = ct_strdup(src->config_lines ? src->config_lines : ""));
+	if (src->net_plan)
+		CT_TRY_ALLOC(snap->net_plan = ct_strdup(src->net_plan));
 	if (src->whole) {
 		add_whole(snap, src->whole);
 		return CT_OK;
@@ -127,5 +131,6 @@ void ct__snapshot_release(struct ct_snapshot *snap)
 		drop(snap->device, &snap->groups[i].params);
 	}
 	ct_free(snap->config_lines);
+	ct_free(snap->net_plan);
 	*snap = (struct ct_snapshot){0};
 }

@@ -24,7 +24,7 @@ struct ct_snapshot {
 	struct ct_snapshot_group groups[CT_SNAPSHOT_MAX_GROUPS]; /* 0: the model */
 	int n_groups;
 	struct ct_train_state state;
-	char *config_lines;
+	char *config_lines, *net_plan;           /* net_plan: NULL: none */
 	const char *description;                 /* borrowed; NULL: none */
 	int64_t start_ns;                        /* time of the snapshot */
 	const struct ct_checkpoint_guard *guard; /* borrowed; NULL: none */

@@ -61,6 +61,18 @@ static enum ct_status write_classes(const struct ct_session *s)
 	return st;
 }
 
+static enum ct_status write_net_plan(const struct ct_session *s)
+{
+	char *path;
+
+	if (!s->run.net_plan)
+		return CT_OK;
+	CT_TRY_ALLOC(path = ct_path_join(s->run.dir, "plan.txt"));
+	const enum ct_status st = ct_file_replace(path, s->run.net_plan, strlen(s->run.net_plan));
+	ct_free(path);
+	return st;
+}
+
 static const char *bucket_choice_name(const struct ct_session *s)
 {
 	const struct ct_bucket_choice *c = &s->grad.choice;
@@ -89,9 +101,11 @@ static ct_json *run_fields(const struct ct_session *s)
 {
 	ct_json *j = ct_json_object();
 	const struct ct_identity *id = &s->world.id;
-	char host[65] = "?";
+	char host[65] = "?", plan_digest[65] = "";
 
 	(void)gethostname(host, sizeof(host) - 1);
+	if (s->run.net_plan && ct_net_plan_digest(&s->net_plan, plan_digest) < 0)
+		ct_error_clear();
 	ct_json_set_str(j, "version", CTRAIN_VERSION);
 	if (ct_version_commit()[0])
 		ct_json_set_str(j, "commit", ct_version_commit());
@@ -105,6 +119,8 @@ static ct_json *run_fields(const struct ct_session *s)
 	ct_json_set_i64(j, "threads", ct_plan_threads(s->cfg, id->local_world));
 	ct_json_set_i64(j, "loader_threads",
 			ct_plan_loader_threads(s->cfg, ct_dataset_info(s->data.train), id->local_world));
+	if (s->run.net_plan)
+		ct_json_set_str(j, "plan_digest", plan_digest);
 	ct_json_set_str(j, "precision", ct_precision_name(s->cfg->precision));
 	ct_json_set_str(j, "backend", ct_comm_name(s->comm));
 	ct_json_set_str(j, "config_digest", s->state.config_digest);
@@ -287,6 +303,7 @@ enum ct_status ct_outputs_open(struct ct_session *s, ct_metrics_log **m)
 	CT_TRY(check_space(s));
 	CT_TRY(write_config(s));
 	CT_TRY(write_classes(s));
+	CT_TRY(write_net_plan(s));
 	CT_TRY(ct_nan_report_remove(s->run.dir));
 	CT_TRY(ct_metrics_open(s->run.dir, s->state.step, s->cfg->log.tensorboard, s->start.console, m));
 	if (ct_metrics_has_board(*m))

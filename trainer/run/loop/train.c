@@ -195,6 +195,7 @@ static enum ct_status save(struct loop *l, bool best)
 					   .ema = s->ema,
 					   .state = &s->state,
 					   .config_lines = s->run.config_lines,
+					   .net_plan = s->run.net_plan,
 					   .description = s->run.description,
 					   .guard = &l->guard,
 					   .unchanged = last || !s->cfg->checkpoint.background,

@@ -14,6 +14,7 @@
 #include "trainer/plan/describe.h"
 #include "trainer/run/session/resident.h"
 #include "trainer/run/session/session_data.h"
+#include "trainer/run/session/session_plan_impl.h"
 #include "trainer/run/session/session_reducer.h"
 #include "trainer/run/session/session_world_impl.h"
 #include "trainer/run/session/step_clock.h"
@@ -133,6 +134,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 		s->plan.net.class_weights = s->data.class_weights;
 		s->plan.net.n_class_weights = s->data.class_weights ? ti->n_classes : 0;
 	}
+	CT_TRY(ct__session_agree_on_plan(s, train));
 	return ct_net_create(s->engine, s->model.graph, &s->plan.net, &s->net);
 }
 
@@ -315,7 +317,9 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_world_leave(&s->world, failed);
 	ct_free(s->start.resumed_from);
 	ct_free(s->data.class_weights);
+	ct_net_plan_release(&s->net_plan);
 	ct_free(s->run.config_lines);
+	ct_free(s->run.net_plan);
 	ct_free(s->run.description);
 	ct_free(s->run.dir);
 	memset(s, 0, sizeof(*s));

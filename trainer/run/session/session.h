@@ -18,6 +18,7 @@
 struct ct_session_run {
 	char *dir;
 	char *config_lines; /* ct_config_lines, for checkpoints */
+	char *net_plan;     /* text of the plan of the net, for checkpoints; NULL: the engine has no plans */
 	char *description;  /* of the model, for checkpoints; NULL on ranks that do not save, and without training */
 	const struct ct_run_lock *lock; /* of dir, borrowed; NULL: not training, or another rank holds it */
 };
@@ -82,6 +83,7 @@ struct ct_session {
 	struct ct_pipeline *pipe; /* NULL: this rank has the complete model */
 	ct_device *device;
 	ct_engine *engine;
+	struct ct_net_plan net_plan; /* of the whole model; stages of a pipeline use a part of it */
 	struct ct_session_data data;
 	struct ct_session_model model;
 	ct_net *net;

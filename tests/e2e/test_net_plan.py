@@ -1,0 +1,124 @@
+"""Plans of nets: chosen, given, measured, cached, stored in checkpoints, and used again when a run is resumed."""
+
+import hashlib
+import json
+import os
+import signal
+
+from harness import DATA, USAGE, Case, main, read_text
+
+CONFIG = """\
+model: {name: resnet20}
+data: {name: synthetic, n_train: 96, n_val: 16, shape: [3, 16, 16]}
+batch: {global: 16}
+optim: {lr: 0.05, momentum: 0.9}
+train: {max_steps: 6}
+launch: {procs: 1, threads: 1}
+log: {every: 1}
+"""
+DIRECT = "ctrain plan 1\nlayout blocked\n"
+NHWC = "ctrain plan 1\nlayout nhwc\n"
+SAVES = ("checkpoint.every_steps=2", "checkpoint.background=false")
+
+
+class Plans(Case):
+    def setUp(self):
+        super().setUp()
+        if "onednn" not in self.run_ctrain("info").out.split("ref")[0]:
+            self.skipTest("built without oneDNN")
+
+    def train_net(self, *sets, **more):
+        return self.train(*sets, config=self.config(CONFIG, "net.yaml"), **more)
+
+    def plan(self, run="run"):
+        return read_text(self.path(run, "plan.txt"))
+
+    def log(self, run="run", rank=0):
+        return read_text(self.path(run, "log", f"rank-{rank:05d}.log"))
+
+    def cache(self):
+        folder = self.path("cache", "ctrain", "plans")
+        return sorted(os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".txt")) if os.path.isdir(folder) else []
+
+    def test_given_and_resumed(self):
+        """A run that was killed continues by the plan of its checkpoint, though another one would be chosen, and gives the same weights."""
+        given = f"train.plan={self.write('nhwc.txt', NHWC)}"
+        self.train_net(given, *SAVES, run="whole")
+        self.assertEqual(self.plan("whole"), NHWC)
+        with open(self.path("whole", "checkpoints", "last", "state.json")) as f:
+            self.assertEqual(json.load(f)["plan"], NHWC)
+        p = self.start(self.config(CONFIG, "net.yaml"), f"run.dir={self.path('run')}", given, *SAVES,
+                       env={"CTRAIN_FAILPOINT": "step:4@0=stop"})
+        os.kill(self.until_stopped(0, p), signal.SIGKILL)
+        p.wait()
+        self.train_net(*SAVES)
+        self.assertEqual(self.metrics(kind="run")[-1]["resumed_step"], 2)
+        self.assertEqual(self.plan(), NHWC)
+        self.assertEqual(self.digest(), self.digest("whole"))
+        self.train_net(*SAVES, run="other")
+        self.assertNotEqual(self.plan("other"), NHWC)
+        self.assertNotEqual(self.digest("other"), self.digest("whole"))
+        self.assertNotEqual(self.metrics("other", "run")[0]["plan_digest"], self.metrics("whole", "run")[0]["plan_digest"])
+
+    def test_all_ranks_use_it(self):
+        self.train_net("launch.procs=2", f"train.plan={self.write('nhwc.txt', NHWC)}")
+        for rank in range(2):
+            self.assertIn("plan of the model: nhwc, direct", self.log(rank=rank))
+
+    def test_measured(self):
+        self.train_net("train.autotune=on", run="cold")
+        self.assertIn("by the fastest plan", self.log("cold"))
+        self.assertEqual(len(self.cache()), 1)
+        self.train_net("train.autotune=on", run="warm")
+        self.train_net(run="auto")
+        for run in ("warm", "auto"):
+            self.assertNotIn("by the fastest plan", self.log(run))
+            self.assertEqual(self.plan(run), self.plan("cold"))
+            self.assertEqual(self.digest(run), self.digest("cold"))
+        # Another processor has a file of its own.
+        self.train_net("train.autotune=on", "train.isa=avx2", run="avx2")
+        self.assertEqual(len(self.cache()), 2)
+        # Another batch size is another entry of the file.
+        self.train_net("train.autotune=on", "batch.global=8", run="small")
+        self.assertIn("by the fastest plan", self.log("small"))
+
+    def test_cache_decides(self):
+        """`auto` takes what is stored; `off` does not look at it."""
+        self.train_net("train.autotune=on", run="cold")
+        path = self.cache()[0]
+        self.replace_plan(path, NHWC)
+        self.train_net(run="auto")
+        self.assertEqual(self.plan("auto"), NHWC)
+        self.train_net("train.autotune=off", run="off")
+        self.assertNotEqual(self.plan("off"), NHWC)
+
+    def replace_plan(self, path, plan):
+        lines = read_text(path).splitlines()[:-1]
+        lines[2:] = [plan.replace("\n", ";") + "\t" + line.split("\t")[1] for line in lines[2:]]
+        text = "".join(line + "\n" for line in lines)
+        with open(path, "w") as f:
+            f.write(text + "sha256 " + hashlib.sha256(text.encode()).hexdigest() + "\n")
+
+    def test_damaged_cache(self):
+        self.train_net("train.autotune=on", run="cold")
+        with open(self.cache()[0], "r+b") as f:
+            f.seek(20)
+            f.write(b"x")
+        self.train_net("train.autotune=on", run="again")
+        self.assertIn("is damaged", self.log("again"))
+        self.assertIn("by the fastest plan", self.log("again"))
+        # An entry that this machine cannot use is measured again.
+        self.replace_plan(self.cache()[0], DIRECT + "conv no.such.layer winograd direct direct\n")
+        self.train_net("train.autotune=on", run="unusable")
+        self.assertIn("by the fastest plan", self.log("unusable"))
+
+    def test_wrong_files(self):
+        self.assert_says(self.train_net("train.plan=/nonexistent/plan.txt", expect=DATA), r"train\.plan: .*/nonexistent/plan\.txt")
+        bad = self.write("bad.txt", NHWC + "conv a fft direct direct\n")
+        self.assert_says(self.train_net(f"train.plan={bad}", expect=USAGE), rf"train\.plan: {bad}:3: .* is expected", "hint: a plan is a file")
+        other = self.write("other.txt", DIRECT + "conv a winograd direct direct\n")
+        self.assert_says(self.train_net(f"train.plan={other}", expect=USAGE), "the model has no convolution a")
+
+
+if __name__ == "__main__":
+    main()
