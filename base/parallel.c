@@ -6,8 +6,6 @@
 
 #ifdef _OPENMP
 #include <omp.h>
-#else
-#include "base/thread.h"
 #endif
 
 struct loop {
@@ -42,6 +40,13 @@ static void run_ranges(const struct loop *l, int threads)
 void ct_parallel_use_threads(int threads)
 {
 	omp_set_num_threads(threads > 1 ? threads : 1);
+}
+
+/* A system limit may have made the team smaller. A thread that cannot be bound goes on with the CPUs of the process. */
+void ct_parallel_pin(int threads, const struct ct_cpu_set *cpus)
+{
+#pragma omp parallel num_threads(threads)
+	(void)pthread_setaffinity_np(pthread_self(), sizeof(*cpus), cpus[omp_get_thread_num()].part);
 }
 
 #else
@@ -82,6 +87,12 @@ static void run_ranges(const struct loop *l, int threads)
 void ct_parallel_use_threads(int threads)
 {
 	(void)threads;
+}
+
+void ct_parallel_pin(int threads, const struct ct_cpu_set *cpus)
+{
+	(void)threads;
+	(void)cpus;
 }
 
 #endif

@@ -15,6 +15,8 @@
 
 #include <stdint.h>
 
+#include "base/thread.h"
+
 /* Computes items begin to end - 1, where begin < end. Must not fail and must not wait for another range. */
 typedef void (*ct_range_fn)(void *arg, int64_t begin, int64_t end);
 
@@ -31,5 +33,10 @@ void ct_parallel_for(int threads, int64_t n, int64_t grain, ct_range_fn run, voi
 /* Sets the number of threads that libraries based on OpenMP (oneDNN) use when the calling thread calls them. Has no
  * effect on ct_parallel_for, nor in a build without OpenMP. */
 void ct_parallel_use_threads(int threads);
+
+/* Binds each of the compute threads that run the calling thread's loops with this value of `threads` to the CPUs
+ * cpus[i], with the calling thread as thread 0. They stay bound as long as all loops of the calling thread use this
+ * value. Threads that it starts later with ct_thread_start are not bound. Has no effect in a build without OpenMP. */
+void ct_parallel_pin(int threads, const struct ct_cpu_set *cpus);
 
 #endif

@@ -35,6 +35,7 @@ enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn
 		CT_FAIL(CT_NOMEM, "cannot start thread \"%s\": %s", name, strerror(err));
 		return ct_error_hint("check the limits on processes (ulimit -u, pids.max of the cgroup)");
 	}
+	ct_cpu_unpin(t->id);
 	t->running = true;
 	memcpy(short_name, name, strnlen(name, sizeof(short_name) - 1));
 	pthread_setname_np(t->id, short_name);

@@ -3,7 +3,9 @@
 #define CT_BASE_THREAD_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 
@@ -20,13 +22,40 @@ void ct_thread_join(struct ct_thread *t); /* does nothing if the struct is zeroe
 void ct_cond_init(pthread_cond_t *c);
 int ct_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, int64_t deadline_ns);
 
-/* Returns the number of CPUs in the affinity mask, limited by the cgroup quota (v1 and v2); at least 1. */
+/* A set of CPUs, which are numbered as in the system. Zeroed, it is empty. */
+enum { CT_CPUS_MAX = 8192 };
+struct ct_cpu_set {
+	cpu_set_t part[CT_CPUS_MAX / CPU_SETSIZE];
+};
+static inline void ct_cpu_set_add(struct ct_cpu_set *set, int cpu)
+{
+	CPU_SET_S((size_t)cpu, sizeof(*set), set->part);
+}
+static inline bool ct_cpu_set_has(const struct ct_cpu_set *set, int cpu)
+{
+	return CPU_ISSET_S((size_t)cpu, sizeof(*set), set->part);
+}
+/* Returns the affinity mask of the process, or the one that it had before ct_cpu_bind. Empty if it is not known. */
+struct ct_cpu_set ct_cpu_mask(void);
+/* Writes the set to buf as a list such as "0-3,8". */
+void ct_cpu_set_text(const struct ct_cpu_set *set, char *buf, size_t len);
+/* Binds the calling thread, and all threads that ct_thread_start starts from now on, to these CPUs. Call it once,
+ * before the first thread is started. Fails with CT_UNSUPPORTED. */
+enum ct_status ct_cpu_bind(const struct ct_cpu_set *cpus) CT_MUST_CHECK;
+/* Lets a thread use all CPUs of ct_cpu_bind, even if the thread that started it may use only some of them
+ * (ct_parallel_pin). Does nothing in a process that is not bound. */
+void ct_cpu_unpin(pthread_t thread);
+/* Lets a child process use the CPUs that this process had before ct_cpu_bind. */
+void ct_cpu_unbind(pid_t child);
+
+/* Returns the number of CPUs in the affinity mask (ct_cpu_mask), limited by the cgroup quota (v1 and v2); at least 1.
+ * The hardware threads of a core count as one CPU each. */
 int ct_cpu_count(void);
 /* Returns the number of CPUs, possibly fractional, that the control groups of the process allow; 0 means no limit.
  * groups_file lists these groups in the format of /proc/self/cgroup; the control group file system is mounted at
  * `mount`. The lowest limit of these groups and all their ancestors applies. */
 double ct_cpu_quota(const char *groups_file, const char *mount);
-/* Writes the affinity mask to buf as a list such as "0-3,8". */
+/* Writes the affinity mask (ct_cpu_mask) to buf, like ct_cpu_set_text. */
 void ct_cpu_list(char *buf, size_t len);
 
 #endif

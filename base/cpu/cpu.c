@@ -1,7 +1,10 @@
 /* The CPU part of base/thread.h. The number of CPUs is the smaller one of two limits: the affinity mask, and the quota
  * of the control groups. A quota may be set for any group on the path from the group of the process to the top, so all
  * of them are read, and the lowest one applies. Files that are missing or cannot be parsed mean that there is no
- * limit. */
+ * limit.
+ *
+ * When a process binds itself, its mask becomes smaller, but the number of compute threads, which is derived from the
+ * CPUs of all ranks on the host, must not change. Therefore, the mask before is what the other functions return. */
 #include "base/thread.h"
 
 #include <errno.h>
@@ -14,7 +17,11 @@
 
 #include "base/cpu/cgroup.h"
 
-#define MAX_CPUS 8192
+/* Written once, before there is a second thread. */
+static struct {
+	bool bound;
+	struct ct_cpu_set before, cpus;
+} process;
 
 /* CPUs that the group in `dir` may use; 0 means no limit. The file contains "max 100000" or "150000 100000" in v2, and
  * -1 or a quota in v1. */
@@ -76,48 +83,89 @@ double ct_cpu_quota(const char *groups_file, const char *mount)
 	return least;
 }
 
-static bool read_mask(cpu_set_t *set, size_t bytes)
+struct ct_cpu_set ct_cpu_mask(void)
 {
-	memset(set, 0, bytes);
-	return sched_getaffinity(0, bytes, set) == 0;
+	struct ct_cpu_set set = {0};
+
+	if (process.bound)
+		return process.before;
+	if (sched_getaffinity(0, sizeof(set), set.part) != 0)
+		set = (struct ct_cpu_set){0};
+	return set;
+}
+
+enum ct_status ct_cpu_bind(const struct ct_cpu_set *cpus)
+{
+	const struct ct_cpu_set before = ct_cpu_mask();
+	char list[128];
+
+	CT_ASSERT(!process.bound);
+	if (sched_setaffinity(0, sizeof(*cpus), cpus->part) != 0) {
+		const int err = errno;
+
+		ct_cpu_set_text(cpus, list, sizeof(list));
+		return CT_FAIL(CT_UNSUPPORTED, "cannot bind this process to CPUs %s: %s", list, strerror(err));
+	}
+	process.before = before;
+	process.cpus = *cpus;
+	process.bound = true;
+	return CT_OK;
+}
+
+void ct_cpu_unpin(pthread_t thread)
+{
+	if (process.bound)
+		(void)pthread_setaffinity_np(thread, sizeof(process.cpus), process.cpus.part);
+}
+
+void ct_cpu_unbind(pid_t child)
+{
+	if (process.bound)
+		(void)sched_setaffinity(child, sizeof(process.before), process.before.part);
 }
 
 int ct_cpu_count(void)
 {
-	cpu_set_t set[MAX_CPUS / CPU_SETSIZE];
-	int n = read_mask(set, sizeof(set)) ? CPU_COUNT_S(sizeof(set), set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+	const struct ct_cpu_set set = ct_cpu_mask();
+	int n = CPU_COUNT_S(sizeof(set), set.part);
 	double quota = ct_cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
 
+	if (n == 0)
+		n = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	/* Round to nearest: more threads than the quota would be throttled, fewer would leave CPU time unused. */
 	if (quota > 0 && quota + 0.5 < n)
 		n = (int)(quota + 0.5);
 	return n > 1 ? n : 1;
 }
 
-void ct_cpu_list(char *buf, size_t len)
+void ct_cpu_set_text(const struct ct_cpu_set *set, char *buf, size_t len)
 {
-	cpu_set_t set[MAX_CPUS / CPU_SETSIZE];
 	size_t used = 0;
 
 	CT_ASSERT(len > 0);
 	buf[0] = '\0';
-	if (!read_mask(set, sizeof(set)))
-		return;
-	for (size_t i = 0; i < MAX_CPUS; i++) {
-		size_t last = i;
+	for (int i = 0; i < CT_CPUS_MAX; i++) {
+		int last = i;
 		char part[32];
 		int n;
 
-		if (!CPU_ISSET_S(i, sizeof(set), set))
+		if (!ct_cpu_set_has(set, i))
 			continue;
-		while (last + 1 < MAX_CPUS && CPU_ISSET_S(last + 1, sizeof(set), set))
+		while (last + 1 < CT_CPUS_MAX && ct_cpu_set_has(set, last + 1))
 			last++;
-		n = last == i ? snprintf(part, sizeof(part), "%s%zu", used ? "," : "", i)
-			      : snprintf(part, sizeof(part), "%s%zu-%zu", used ? "," : "", i, last);
+		n = last == i ? snprintf(part, sizeof(part), "%s%d", used ? "," : "", i)
+			      : snprintf(part, sizeof(part), "%s%d-%d", used ? "," : "", i, last);
 		if (used + (size_t)n >= len)
 			return;
 		memcpy(buf + used, part, (size_t)n + 1);
 		used += (size_t)n;
 		i = last;
 	}
+}
+
+void ct_cpu_list(char *buf, size_t len)
+{
+	const struct ct_cpu_set set = ct_cpu_mask();
+
+	ct_cpu_set_text(&set, buf, len);
 }

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <unistd.h>
 
+#include "base/thread.h"
+
 extern char **environ;
 
 /* Stores in copies[i] a copy of from[i] if this is the place of another file, else -1. Returns an errno. */
@@ -74,6 +76,8 @@ int ct_spawn(const struct ct_spawn *s, pid_t *pid)
 		rc = set_attributes(&attr, s);
 	if (rc == 0)
 		rc = posix_spawnp(pid, argv[0], &files, &attr, argv, env ? env : environ);
+	if (rc == 0)
+		ct_cpu_unbind(*pid);
 	for (int i = 0; i < 3; i++) {
 		if (copies[i] >= 0)
 			close(copies[i]);

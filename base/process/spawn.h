@@ -15,7 +15,8 @@ struct ct_spawn {
 
 /* Starts the program with the signals `blocked` blocked, and `defaults` at their default dispositions. All other open
  * files must be close-on-exec. Returns 0 and sets *pid, or returns an errno. The memory of this process is not copied,
- * so the call is cheap in a large process. */
+ * so the call is cheap in a large process. The program may use all CPUs that this process could use before
+ * ct_cpu_bind. */
 int ct_spawn(const struct ct_spawn *s, pid_t *pid);
 
 #endif

@@ -1,7 +1,10 @@
 #include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cpu/features.h"
+#include "base/parallel.h"
+#include "base/process/spawn.h"
 #include "base/thread.h"
 #include "tests/base/check.h"
 
@@ -135,6 +138,78 @@ static void test_limit(void **state)
 	assert_int_equal(ct_cpu_isa(), best);
 }
 
+static void *get_mask(void *arg)
+{
+	struct ct_cpu_set *mask = arg;
+
+	*mask = (struct ct_cpu_set){0};
+	assert_int_equal(sched_getaffinity(0, sizeof(*mask), mask->part), 0);
+	return NULL;
+}
+
+static void get_masks(void *arg, int64_t begin, int64_t end)
+{
+	for (int64_t i = begin; i < end; i++)
+		get_mask((struct ct_cpu_set *)arg + i);
+}
+
+static pthread_mutex_t started = PTHREAD_MUTEX_INITIALIZER;
+
+static void *get_mask_when_started(void *arg)
+{
+	pthread_mutex_lock(&started);
+	pthread_mutex_unlock(&started);
+	return get_mask(arg);
+}
+
+/* The last test, because a process can be bound only once. */
+static void test_bind(void **state)
+{
+	const struct ct_cpu_set before = ct_cpu_mask();
+	struct ct_cpu_set one[2] = {0}, of_range[2], mask;
+	struct ct_thread t = {0};
+	const int n = ct_cpu_count();
+	char list[256], list_after[256];
+
+	(void)state;
+	ct_cpu_list(list, sizeof(list));
+	for (int cpu = 0, found = 0; cpu < CT_CPUS_MAX && found < 2; cpu++) {
+		if (ct_cpu_set_has(&before, cpu))
+			ct_cpu_set_add(&one[found++], cpu);
+	}
+	if (CPU_COUNT_S(sizeof(one[1]), one[1].part) == 0)
+		skip();
+	assert_fails(ct_cpu_bind(&(struct ct_cpu_set){0}), CT_UNSUPPORTED, "cannot bind");
+	assert_ok(ct_cpu_bind(&one[0]));
+	get_mask(&mask);
+	assert_memory_equal(&mask, &one[0], sizeof(mask));
+	/* Another program has the CPUs before. */
+	const struct ct_spawn spawn = {.argv = (const char *const[]){"true", NULL}, .files = {-1, -1, -1}};
+	pid_t child;
+	assert_int_equal(ct_spawn(&spawn, &child), 0);
+	assert_int_equal(sched_getaffinity(child, sizeof(mask), mask.part), 0);
+	assert_memory_equal(&mask, &before, sizeof(mask));
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	/* The number of threads is still derived from the CPUs before. */
+	assert_int_equal(ct_cpu_count(), n);
+	ct_cpu_list(list_after, sizeof(list_after));
+	assert_string_equal(list_after, list);
+
+	ct_parallel_pin(2, (const struct ct_cpu_set[]){one[1], one[0]});
+	get_mask(&mask);
+	if (memcmp(&mask, &one[0], sizeof(mask)) == 0)
+		return; /* without OpenMP, nothing is pinned */
+	ct_parallel_for(2, 2, 1, get_masks, of_range);
+	assert_memory_equal(&of_range[0], &one[1], sizeof(mask));
+	assert_memory_equal(&of_range[1], &one[0], sizeof(mask));
+	/* A thread that a pinned thread starts has the CPUs of the process. */
+	pthread_mutex_lock(&started);
+	assert_ok(ct_thread_start(&t, "test", get_mask_when_started, &mask));
+	pthread_mutex_unlock(&started);
+	ct_thread_join(&t);
+	assert_memory_equal(&mask, &one[0], sizeof(mask));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -143,6 +218,7 @@ int main(void)
 		cmocka_unit_test(test_quota_of_nonsense),
 		cmocka_unit_test(test_mask),
 		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_bind),
 	};
 
 	return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
