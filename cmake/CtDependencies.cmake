@@ -78,6 +78,21 @@ if(CTRAIN_GLOO)
   target_link_libraries(ct_gloo INTERFACE ${GLOO_LIBRARY})
 endif()
 
+if(CTRAIN_HWLOC)
+  find_path(HWLOC_INCLUDE_DIR hwloc.h)
+  find_library(HWLOC_LIBRARY hwloc)
+  if(NOT HWLOC_INCLUDE_DIR OR NOT HWLOC_LIBRARY)
+    ct_decide(CTRAIN_HWLOC hwloc "hwloc was not found" "install libhwloc-dev")
+  else()
+    ct_decide(CTRAIN_HWLOC hwloc "" "")
+  endif()
+endif()
+if(CTRAIN_HWLOC)
+  add_library(ct_hwloc INTERFACE)
+  target_include_directories(ct_hwloc SYSTEM INTERFACE ${HWLOC_INCLUDE_DIR})
+  target_link_libraries(ct_hwloc INTERFACE ${HWLOC_LIBRARY})
+endif()
+
 # CT_MPI: the implementations of MPI for which there are modules. Debian installs them side by side. mpich.pc also names the libraries
 # that libmpich itself needs, whose development files may be missing, so only its directories are used.
 set(CT_MPI)

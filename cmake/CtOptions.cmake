@@ -2,6 +2,7 @@
 
 set(CTRAIN_ONEDNN AUTO CACHE STRING "CPU engine on oneDNN: ON, OFF, or AUTO (where oneDNN is installed)")
 set(CTRAIN_GLOO AUTO CACHE STRING "CPU collectives across hosts on gloo: ON, OFF, or AUTO (where gloo is installed)")
+set(CTRAIN_HWLOC AUTO CACHE STRING "Binding of ranks to cores and NUMA nodes with hwloc: ON, OFF, or AUTO (where hwloc is installed)")
 set(CTRAIN_MPI AUTO CACHE STRING "Collectives on MPI: ON, OFF, or AUTO (where Open MPI or MPICH is installed)")
 set(CTRAIN_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (where cmocka is installed)")
 option(CTRAIN_BENCH "Build the programs of bench/" ON)

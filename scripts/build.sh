@@ -20,5 +20,5 @@ cmake --preset "$preset" "${arguments[@]}" >"$log" 2>&1 || {
 	exit 1
 }
 # What this machine lacks, and the build therefore leaves out.
-[ "$preset" = fuzz ] || sed -nE 's/^-- (no (oneDNN|gloo): .*)/build: \1/p' "$log"
+[ "$preset" = fuzz ] || sed -nE 's/^-- (no (oneDNN|gloo|hwloc): .*)/build: \1/p' "$log"
 cmake --build "build/$preset" --parallel "$(nproc)" "${targets[@]}"

@@ -62,6 +62,7 @@ BEGIN {
 	own("^s?png[.]h$", "data/image/png.c")
 	own("^gloo/", "dist/comm/gloo/gloo_engine.cc")
 	own("^mpi(-ext)?[.]h$", "dist/comm/mpi/mpi_engine.c dist/comm/mpi/mpi_process.c")
+	own("^hwloc([.]h$|/)", "trainer/plan/topology.c")
 	own("^yaml[.]h$", "trainer/config/yaml_events.c")
 
 	# Back ends: every header in such a directory is private to it, whatever its name.

@@ -12,7 +12,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 
 packages=(gcc g++ cmake ninja-build make pkg-config ccache curl ca-certificates
 	libyaml-dev zlib1g-dev libjansson-dev nettle-dev libdeflate-dev libjpeg-dev
-	libspng-dev libdnnl-dev libgloo-dev)
+	libspng-dev libdnnl-dev libgloo-dev libhwloc-dev)
 quick_packages=(libcmocka-dev python3 python3-pil iproute2 procps psmisc)
 mpi_packages=(libopenmpi-dev openmpi-bin libmpich-dev mpich)
 deb_packages=(dpkg-dev file)

@@ -78,10 +78,10 @@ class Flags(Configured):
 
 class Options(Configured):
     def test_auto(self):
-        """oneDNN and gloo, where they are not installed: AUTO builds without and says so in a line, ON is an error with the package."""
-        for option, name, package in (("ONEDNN", "oneDNN", "libdnnl-dev"), ("GLOO", "gloo", "libgloo-dev")):
+        """oneDNN, gloo and hwloc, where they are not installed: AUTO builds without and says so in a line, ON is an error with the package."""
+        for option, name, package in (("ONEDNN", "oneDNN", "libdnnl-dev"), ("GLOO", "gloo", "libgloo-dev"), ("HWLOC", "hwloc", "libhwloc-dev")):
             with self.subTest(name):
-                library = {"ONEDNN": "DNNL", "GLOO": "GLOO"}[option] + "_LIBRARY"
+                library = {"ONEDNN": "DNNL"}.get(option, option) + "_LIBRARY"
                 r = self.configure(f"-D{library}=OFF", build=name)
                 self.assertIn(f"-- no {name}: {name} was not found (install {package})\n", r.out)
                 self.assertRegex(r.out, rf"-- ctrain .*{name} OFF")
@@ -90,9 +90,9 @@ class Options(Configured):
                               " ".join(r.err.split()))
                 r = self.configure(f"-DCTRAIN_{option}=OFF", build=name)
                 self.assertNotIn(f"no {name}", r.out)
-        if cached("DNNL_LIBRARY") and cached("GLOO_LIBRARY"):
+        if cached("DNNL_LIBRARY") and cached("GLOO_LIBRARY") and cached("HWLOC_LIBRARY"):
             r = self.configure(build="all")
-            self.assertRegex(r.out, "-- ctrain .*oneDNN ON, gloo ON")
+            self.assertRegex(r.out, "-- ctrain .*oneDNN ON, gloo ON, hwloc ON")
 
 
 class Binaries(Case):
