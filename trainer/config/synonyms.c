@@ -32,6 +32,7 @@ static const struct ct_synonym synonyms[] = {
 	{"data.path data.root data.folder data.directory root data_dir data_path data_root", "data.dir", NULL, NULL},
 	{"j nw num_workers n_workers", "data.workers", NULL, NULL},
 	{"prefetch_factor prefetch", "data.depth", NULL, NULL},
+	{"numa_binding numa_affinity cpu_affinity cpu_binding cpu_bind bind_to", "launch.bind", NULL, NULL},
 	{"pin_memory persistent_workers channels_last", NULL, NULL, NOT_NEEDED},
 	{"nb_classes n_classes num_classes", "data.classes", NULL, "most data sets know the number of their classes"},
 	{"img_size image_size imgsz input_size resolution size", "data.train.size", NULL, NULL},

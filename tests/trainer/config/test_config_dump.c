@@ -138,9 +138,10 @@ static void test_run_lines(void **state)
 					     "train.isa=",
 					     "launch.pipeline=",
 					     "log.report="},
-				 *const own[] = {"run.dir=",    "data.dir=",    "data.workers=",   "launch.procs=",
-						 "launch.node", "launch.init=", "launch.devices=", "launch.threads=",
-						 "log.every=",  "log.console=", "checkpoint.",     "train.resume="};
+				 *const own[] = {"run.dir=",     "data.dir=",    "data.workers=",   "launch.procs=",
+						 "launch.node",  "launch.init=", "launch.devices=", "launch.threads=",
+						 "launch.bind=", "log.every=",   "log.console=",    "checkpoint.",
+						 "train.resume="};
 	struct ct_config *c = load_text(GOOD);
 	struct ct_str lines = {0};
 

@@ -34,6 +34,7 @@
 #include "trainer/job/slurm/job.h"
 #include "trainer/job/slurm/limit.h"
 #include "trainer/plan/comm_settings.h"
+#include "trainer/plan/host_binding.h"
 #include "trainer/run/loop/hooks.h"
 #include "trainer/run/loop/outputs.h"
 #include "trainer/run/loop/resume.h"
@@ -160,14 +161,47 @@ static void write_report(const struct ct_session *s, ct_metrics_log *metrics, ct
 	(void)ct_error_restore(&keep);
 }
 
-static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, const ct_run_lock *lock,
-			    int signals, struct ct_stop_guard *guard, ct_report_writer *report)
+/* The binding of this rank. */
+struct bound {
+	struct ct_host_binding host;
+	struct ct_binding rank;
+};
+
+/* Without a rank page of our launcher, another launcher has started the rank, and may have bound it already. */
+static enum ct_status bind_rank(const struct ct_config *cfg, const struct ct_identity *id, struct bound *out)
+{
+	if (id->local_rank < 0 || id->local_world < 1) {
+		snprintf(out->rank.why_not, sizeof(out->rank.why_not),
+			 "the launcher does not say which of the ranks on this host this one is");
+		return CT_OK;
+	}
+	CT_TRY(ct_host_binding_open(cfg, id->local_world, !ct_rank_page_is_shared(), &out->host));
+	ct_binding_make(&out->host.job, id->local_rank, &out->rank);
+	ct_host_binding_apply(&out->host, &out->rank);
+	return CT_OK;
+}
+
+static void log_binding(const struct ct_config *cfg, const struct ct_identity *id, const struct bound *b)
+{
+	const bool requested = cfg->launch.bind == CT_CFG_BIND_NUMA || cfg->launch.bind == CT_CFG_BIND_CORE;
+	char text[256];
+
+	ct_binding_text(&b->rank, text, sizeof(text));
+	if (requested && b->rank.why_not[0] && id->local_rank <= 0)
+		CT_WARN("launch.bind=%s: %s", ct_config_choice(cfg, "launch.bind"), text);
+	else
+		CT_INFO("binding: %s", text);
+}
+
+static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, const struct bound *bound,
+			    const ct_run_lock *lock, int signals, struct ct_stop_guard *guard, ct_report_writer *report)
 {
 	struct ct_session s = {.start.joined = begins_files_late(cfg, id) ? begin_files : NULL};
 	ct_metrics_log *metrics = NULL;
 	enum ct_run_end end = CT_END_FAILED;
 	int64_t start = ct_env_i64(CT_ENV_START_NS, ct_process_start_ns());
 
+	log_binding(cfg, id, bound);
 	if (id->rank == 0)
 		CT_TRY(ct_console_create(cfg->log.console, &s.start.console));
 	ct_console *console = s.start.console; /* a failed session is zero */
@@ -180,7 +214,9 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	s.start.saves_before = lock ? ct_run_lock_saves_before(lock) : -1;
 	if (s.start.saves_before < 0)
 		s.start.saves_before = ct_env_i64(CT_ENV_SAVES_BEFORE, -1);
-	st = name_flight_file(&s);
+	st = ct_host_binding_pin(&bound->host, &bound->rank);
+	if (st == CT_OK)
+		st = name_flight_file(&s);
 	if (st == CT_OK)
 		st = ct_resume(&s);
 	if (st == CT_OK && id->rank == 0)
@@ -224,10 +260,9 @@ static bool has_no_progress(const ct_run_lock *lock, const char *run_dir)
 	return before >= 0 && ct_checkpoint_newest_save(run_dir) <= (uint64_t)before;
 }
 
-enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id, ct_report_writer *report)
+static enum ct_status run(const struct ct_config *cfg, const struct ct_identity *id, const struct bound *bound,
+			  ct_report_writer *report)
 {
-	(void)prctl(PR_SET_NAME,
-		    "ctrain"); /* otherwise ps and top would show "exe", because the launcher executes /proc/self/exe */
 	ct_run_lock *lock = NULL;
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
@@ -237,6 +272,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	char *run_dir = NULL;
 	const double started = ct_wall_seconds();
 	enum ct_status st;
+
 	ct_slurm_job_from_env(&job);
 	bool requeues = id->rank == 0 && job.id > 0 && cfg->launch.requeue;
 	CT_TRY(ct_limits_check(id->local_world));
@@ -259,7 +295,7 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	if (st == CT_OK)
 		st = ct_nccl_log_start(nccl_log);
 	if (st == CT_OK)
-		st = train(cfg, id, lock, signals, &guard, report);
+		st = train(cfg, id, bound, lock, signals, &guard, report);
 	/* The job continues by itself, so Slurm must not start it again. */
 	requeues = requeues && !ct_rank_page_is_fulfilled(ct_rank_page_own(), CT_REQUEST_REGROUP);
 	ct_stop_guard_end(&guard);
@@ -279,5 +315,18 @@ enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identi
 	ct_log_close();
 	ct_output_finish(ct_deadline_in(FINISH_NS));
 	ct_free(run_dir);
+	return st;
+}
+
+enum ct_status ct_worker_run(const struct ct_config *cfg, const struct ct_identity *id, ct_report_writer *report)
+{
+	(void)prctl(PR_SET_NAME,
+		    "ctrain"); /* otherwise ps and top would show "exe", because the launcher executes /proc/self/exe */
+	struct bound bound = {0};
+	enum ct_status st = bind_rank(cfg, id, &bound);
+
+	if (st == CT_OK)
+		st = run(cfg, id, &bound, report);
+	ct_host_binding_close(&bound.host);
 	return st;
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/net/local_addr.h"
+#include "trainer/plan/host_binding.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
@@ -84,6 +85,8 @@ enum ct_status ct_cmd_check(const struct ct_cli *cli)
 		st = ct_plan_check_model(c);
 	if (st == CT_OK)
 		st = ct_plan_check_engine(c);
+	if (st == CT_OK)
+		st = ct_host_binding_check(c);
 	if (st == CT_OK)
 		st = ct_plan_check_data(c);
 	warn_of_addresses(c);

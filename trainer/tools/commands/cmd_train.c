@@ -15,6 +15,7 @@
 #include "trainer/launch/launch.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/host_binding.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/run/loop/worker.h"
 #include "trainer/tools/commands/as_rank_impl.h"
@@ -53,6 +54,7 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	CT_TRY(ct_plan_check_batch(cfg, (uint32_t)stages.n_replicas));
 	CT_TRY(ct_plan_check_model(cfg));
 	CT_TRY(ct_plan_check_engine(cfg));
+	CT_TRY(ct_host_binding_check(cfg));
 	CT_TRY(ct_plan_check_comm_settings(cfg, ranks.world));
 	CT_TRY(ct_doctor_preflight(cfg, &ranks));
 	for (size_t i = 0; i < CT_ARRAY_LEN(needed) && strcmp(cfg->launch.init, "env://") == 0; i++) {
