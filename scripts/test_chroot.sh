@@ -240,6 +240,7 @@ image='cd /
 	in_image info | tee info.txt
 	grep -q "gloo *yes" info.txt
 	grep -q "onednn *yes" info.txt
+	grep -q "hwloc *yes" info.txt
 	in_image /usr/local/share/ctrain/configs/smoke.yaml
 	test -s "$IMAGE_DIR/runs/smoke/metrics.jsonl"'
 

@@ -29,7 +29,7 @@ MODEL_CASES = os.path.join(os.path.dirname(CTRAIN), "tests", "infer", "model_cas
 SLOW = float(os.environ.get("CTRAIN_E2E_SLOW", "1"))
 MARK = "E2E_MARK"
 # What other programs or an outer job may have set, and what would change what a test sees.
-FOREIGN = re.compile(r"^(CTRAIN_|RANK$|WORLD_SIZE$|LOCAL_RANK$|LOCAL_WORLD_SIZE$|NODE_RANK$|MASTER_|SLURM_|OMPI_|PMI|TORCHELASTIC_|PET_|JOB_COMPLETION_INDEX$|OMP_|DNNL_|COLUMNS$|LINES$)")
+FOREIGN = re.compile(r"^(CTRAIN_|RANK$|WORLD_SIZE$|LOCAL_RANK$|LOCAL_WORLD_SIZE$|NODE_RANK$|MASTER_|SLURM_|OMPI_|PMI|TORCHELASTIC_|PET_|JOB_COMPLETION_INDEX$|OMP_|DNNL_|HWLOC_|COLUMNS$|LINES$)")
 OK, USAGE, DATA, DEVICE, COMM, NUMERIC, IO, BUG, STOPPED = 0, 2, 3, 4, 5, 6, 7, 70, 75
 PR_SET_PDEATHSIG = 1
 

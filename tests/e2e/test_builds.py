@@ -1,10 +1,10 @@
-"""Other builds than the usual one, each complete: other directories of an installation, without oneDNN, without gloo, and for another machine."""
+"""Other builds than the usual one, each complete: other directories of an installation, without oneDNN, without gloo, without hwloc, and for another machine."""
 
 import os
 import shutil
 import subprocess
 
-from harness import CTRAIN, OK, SOURCE, Case, Process, main
+from harness import CTRAIN, OK, SOURCE, USAGE, Case, Process, main
 
 
 class Builds(Case):
@@ -57,6 +57,19 @@ class Builds(Case):
         r = self.start("info", program=self.path("build", "ctrain")).wait(60)
         self.assertRegex(r.out, "gloo +no: built with CTRAIN_GLOO=OFF")
         self.smoke(self.path("build", "ctrain"), os.path.join(SOURCE, "configs", "smoke.yaml"))
+
+    def test_without_hwloc(self):
+        """launch.bind=auto means off then, and what needs hwloc is refused before any rank starts."""
+        self.build("-DCTRAIN_HWLOC=OFF")
+        program = self.path("build", "ctrain")
+        r = self.start("info", program=program).wait(60)
+        self.assertRegex(r.out, "binding +hwloc +no: built with CTRAIN_HWLOC=OFF")
+        config = os.path.join(SOURCE, "configs", "smoke.yaml")
+        self.smoke(program, config)
+        for command in (), ("check",), ("plan",):
+            r = self.start(*command, config, "launch.bind=core", "launch.procs=2", program=program).wait(60)
+            self.assert_code(r, USAGE)
+            self.assert_says(r, "launch.bind=core needs hwloc, but ctrain was built without it", "hint: install libhwloc-dev")
 
     def test_cross(self):
         """For another machine: programs that cannot run here. Pages are left out, or a program of this machine makes them."""

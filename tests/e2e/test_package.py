@@ -116,8 +116,10 @@ class Install(Case):
         self.assertEqual({f["Version"] for f in field.values()}, {version})
         self.assertRegex(field["ctrain"]["Depends"], r"libdnnl.*libyaml|libyaml.*libdnnl")
         self.assertNotRegex(field["ctrain"]["Depends"], "gloo|mpi")
+        if "hwloc      yes" in self.run_ctrain("info").out:
+            self.assertIn("libhwloc", field["ctrain"]["Depends"])
         self.assertRegex(field["libctrain-infer0"]["Depends"], "libdnnl")
-        self.assertNotRegex(field["libctrain-infer0"]["Depends"], "ctrain|yaml|jpeg")
+        self.assertNotRegex(field["libctrain-infer0"]["Depends"], "ctrain|yaml|jpeg|hwloc")
         self.assertIn(f"libctrain-infer0 (= {version})", field["libctrain-infer-dev"]["Depends"])
         files = {n: subprocess.run(["dpkg-deb", "-c", p], capture_output=True, text=True, check=True).stdout for n, p in debs.items()}
         for package in files:

@@ -14,6 +14,7 @@
 #include "nn/engine.h"
 #include "nn/models/model.h"
 #include "trainer/job/version.h"
+#include "trainer/plan/topology.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
 #include "trainer/tools/commands/options_impl.h"
@@ -209,7 +210,7 @@ static void add_names(const char *title, const ct_json *list, struct ct_str *out
 
 static enum ct_status collect(ct_json *j)
 {
-	ct_json *settings = ct_json_array();
+	ct_json *settings = ct_json_array(), *binding = ct_json_array();
 	char cpus[128];
 
 	ct_cpu_list(cpus, sizeof(cpus));
@@ -225,6 +226,9 @@ static enum ct_status collect(ct_json *j)
 		ct_json_set(j, "cuda", gpus);
 	ct_json_set(j, "engines", backends(ct_engine_at));
 	ct_json_set(j, "communicators", backends(ct_comm_backend_at));
+	ct_json_push(binding, ct_topology_library() ? entry("hwloc", true, ct_topology_library())
+						    : entry("hwloc", false, "built with CTRAIN_HWLOC=OFF"));
+	ct_json_set(j, "binding", binding);
 	ct_json_set(j, "models", names(ct_model_name_at));
 	ct_json_set(j, "data", names(ct_dataset_name_at));
 	ct_json_set(j, "settings", settings);
@@ -250,6 +254,7 @@ static enum ct_status add_text(const ct_json *j, struct ct_str *out)
 		add_cuda(ct_json_get(j, "cuda"), out);
 	add_backends("engine", ct_json_get(j, "engines"), out);
 	add_backends("dist", ct_json_get(j, "communicators"), out);
+	add_backends("binding", ct_json_get(j, "binding"), out);
 	add_settings_text(ct_json_get(j, "settings"), out);
 	add_names("models", ct_json_get(j, "models"), out);
 	add_names("data", ct_json_get(j, "data"), out);

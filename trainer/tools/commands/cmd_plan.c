@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "trainer/plan/assume.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/host_binding.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/run/pipeline/pass_schedule.h"
 #include "trainer/tools/cli/print.h"
@@ -49,6 +50,21 @@ static void print_nodes(const struct ct_config *c, const struct ct_ranks *r)
 	ct_free(first);
 }
 
+/* Prints which CPUs the ranks of this node are bound to, or why they are not. */
+static enum ct_status print_binding(const struct ct_config *c, const struct ct_ranks *r)
+{
+	struct ct_host_binding host;
+	struct ct_str text = {0};
+
+	CT_TRY(ct_host_binding_open(c, r->local, false, &host));
+	ct_host_binding_lines(&host, r->first, &text);
+	ct_host_binding_close(&host);
+	const enum ct_status st = ct_str_status(&text);
+	printf("%s", ct_str_text(&text));
+	ct_str_release(&text);
+	return st;
+}
+
 /* Prints the mean and the standard deviation that are in effect, and whether they are defaults. */
 static void print_normalization(const struct ct_config *c, const struct ct_run_plan *r)
 {
@@ -71,7 +87,7 @@ static const char *share_name(const struct planned *p)
 	return p->stages.n > 1 ? "replica" : "rank";
 }
 
-static void print_run(const struct ct_config *c, const struct planned *p)
+static enum ct_status print_run(const struct ct_config *c, const struct planned *p)
 {
 	const struct ct_run_plan *r = &p->plan;
 	struct ct_device_info di = {0};
@@ -90,6 +106,7 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 	printf("device       %s: %s, CPUs %s\n", di.kind, di.name, cpus);
 	if (devices.skipped[0])
 		printf("skipped      %s\n", devices.skipped);
+	CT_TRY(print_binding(c, &p->ranks));
 	printf("engine       %s\n", ct_engine_version(p->engine));
 	for (int i = 0; i < p->ranks.local && devices.n > 0; i++)
 		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind, devices.index[i % devices.n]);
@@ -118,6 +135,7 @@ static void print_run(const struct ct_config *c, const struct planned *p)
 		printf(", warm-up %llu steps", (unsigned long long)r->schedule.warmup_steps);
 	printf("; first step %g, last %g\n", ct_schedule_lr(&r->schedule, 0),
 	       ct_schedule_lr(&r->schedule, r->total_steps - 1));
+	return CT_OK;
 }
 
 static void print_model(const struct ct_config *c, const struct planned *p)
@@ -303,7 +321,7 @@ static enum ct_status plan(const struct ct_cli *cli, const struct ct_assumed *as
 
 		return ct_print_json(plan_json(c, p, &b, &time), true);
 	}
-	print_run(c, p);
+	CT_TRY(print_run(c, p));
 	ct_plan_time_print(&r, &time);
 	return print(c, p);
 }

@@ -16,6 +16,7 @@
 #include "dist/comm/kind.h"
 #include "nn/engine.h"
 #include "trainer/job/limits.h"
+#include "trainer/plan/host_binding.h"
 #include "trainer/tools/doctor/collect_impl.h"
 
 #define SHM_PER_RANK ((int64_t)10 << 20) /* buffers of NCCL, or of MPI's shared-memory transport, for a rank */
@@ -81,6 +82,21 @@ static void collect_config(const struct ct_config *c, struct ct_facts *f)
 	ct_str_release(&lines);
 }
 
+static void collect_binding(const struct ct_collect_opts *o, struct ct_facts *f)
+{
+	struct ct_host_binding host;
+	struct ct_str lines = {0};
+
+	if (ct_host_binding_open(o->cfg, o->ranks.local, o->by != CT_LAUNCHER_NONE, &host) == CT_OK) {
+		ct_host_binding_lines(&host, o->ranks.first, &lines);
+		ct_host_binding_close(&host);
+	} else {
+		ct_str_addf(&lines, "binding      none: %s\n", ct_error_message());
+	}
+	snprintf(f->binding, sizeof(f->binding), "%s", ct_str_text(&lines));
+	ct_str_release(&lines);
+}
+
 void ct__collect_host(const struct ct_collect_opts *o, struct ct_facts *f)
 {
 	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -99,5 +115,7 @@ void ct__collect_host(const struct ct_collect_opts *o, struct ct_facts *f)
 		f->threads = ct_plan_threads(o->cfg, o->ranks.local);
 		collect_config(o->cfg, f);
 	}
+	if (o->cfg && !o->quick)
+		collect_binding(o, f);
 	ct_error_clear();
 }

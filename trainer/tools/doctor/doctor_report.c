@@ -21,7 +21,7 @@ static void add_node(const struct ct_facts *f, int i, struct ct_str *out)
 		ct_str_addf(out, ", %s", ct_bytes_text((uint64_t)f->memory_bytes, memory));
 	if (f->gpus_visible > 0)
 		ct_str_addf(out, ", %lld GPU%s", (long long)f->gpus_visible, ct_plural(f->gpus_visible));
-	ct_str_add(out, "\n");
+	ct_str_addf(out, "\n%s", f->binding);
 }
 
 static void add_matrix(const struct ct_cluster *c, struct ct_str *out)

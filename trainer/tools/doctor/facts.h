@@ -83,6 +83,7 @@ struct ct_facts {
 
 	/* CPUs and memory */
 	int64_t cpus, threads, memory_bytes; /* threads: of one rank */
+	char binding[2048];                  /* lines with the binding of each rank; "": not requested */
 
 	/* devices */
 	char device[16], device_error[384], device_hint[256];     /* "cpu", "cuda" */
