@@ -169,6 +169,7 @@ void ct__page_environment(struct ct__page *p)
 		{"steps per epoch", "steps_per_epoch", false},
 		{"seconds until the first step was done", "startup_seconds", true},
 		{"digest of the configuration", "config_digest", false},
+		{"digest of the plan", "plan_digest", false},
 		{"digest of the weights", "weights_digest", true},
 	};
 
