@@ -57,12 +57,16 @@ static int node_of(const struct hwloc_obj *obj)
 	return obj->nodeset ? hwloc_bitmap_first(obj->nodeset) : -1;
 }
 
-/* The component x86 would move this thread to every CPU, and adds nothing to what the kernel reports. The descriptions
- * of caches are not needed, either. */
+/* Components that add nothing to what the kernel reports: x86 would move this thread to every CPU, pci would read the
+ * devices with a library that does not free its memory, and opencl would start the drivers of GPUs. Those that hwloc
+ * was built without cannot be switched off, which is no error. The descriptions of caches are not needed, either. */
 static bool load(hwloc_topology_t t, bool with_pci)
 {
-	return hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86") == 0 &&
-	       hwloc_topology_set_cache_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE) == 0 &&
+	static const char *const useless[] = {"x86", "pci", "opencl"};
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(useless); i++)
+		(void)hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, useless[i]);
+	return hwloc_topology_set_cache_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE) == 0 &&
 	       hwloc_topology_set_icache_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE) == 0 &&
 	       (!with_pci || hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0) &&
 	       hwloc_topology_load(t) == 0;
