@@ -91,6 +91,30 @@ void ct_free(void *p)
 	free(p);
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* With the address sanitizer, which then finds the first byte beyond a block. */
+static void *calloc_sanitized(size_t align, size_t bytes)
+{
+	void *p;
+
+	if (align < sizeof(void *))
+		align = sizeof(void *);
+	if (refused() || bytes > PTRDIFF_MAX - align || posix_memalign(&p, align, bytes ? bytes : 1) != 0)
+		return out_of_memory(1, bytes);
+	memset(p, 0, bytes);
+	return p;
+}
+
 /* Precedes every aligned block. */
 struct block_head {
 	void *base;
@@ -117,6 +141,8 @@ void *ct_calloc_aligned(size_t align, size_t bytes)
 	char *p;
 
 	CT_ASSERT(align > 0 && (align & (align - 1)) == 0);
+	if (SANITIZED)
+		return calloc_sanitized(align, bytes);
 	if (align < _Alignof(struct block_head))
 		align = _Alignof(struct block_head);
 	if (bytes >= HUGE_BLOCK_BYTES && align < HUGE_PAGE_BYTES)
@@ -138,6 +164,10 @@ void ct_free_aligned(void *p)
 
 	if (!p)
 		return;
+	if (SANITIZED) {
+		free(p);
+		return;
+	}
 	memcpy(&head, (char *)p - sizeof(head), sizeof(head));
 	if (head.mapped)
 		(void)munmap(head.base, head.mapped);
