@@ -42,9 +42,8 @@ void ct_cpu_set_text(const struct ct_cpu_set *set, char *buf, size_t len);
 /* Binds the calling thread, and all threads that ct_thread_start starts from now on, to these CPUs. Call it once,
  * before the first thread is started. Fails with CT_UNSUPPORTED. */
 enum ct_status ct_cpu_bind(const struct ct_cpu_set *cpus) CT_MUST_CHECK;
-/* Lets a thread use all CPUs of ct_cpu_bind, even if the thread that started it may use only some of them
- * (ct_parallel_pin). Does nothing in a process that is not bound. */
-void ct_cpu_unpin(pthread_t thread);
+/* Returns the CPUs of ct_cpu_bind, or NULL if the process is not bound. */
+const struct ct_cpu_set *ct_cpu_bound(void);
 /* Lets a child process use the CPUs that this process had before ct_cpu_bind. */
 void ct_cpu_unbind(pid_t child);
 

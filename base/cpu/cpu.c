@@ -112,10 +112,9 @@ enum ct_status ct_cpu_bind(const struct ct_cpu_set *cpus)
 	return CT_OK;
 }
 
-void ct_cpu_unpin(pthread_t thread)
+const struct ct_cpu_set *ct_cpu_bound(void)
 {
-	if (process.bound)
-		(void)pthread_setaffinity_np(thread, sizeof(process.cpus), process.cpus.part);
+	return process.bound ? &process.cpus : NULL;
 }
 
 void ct_cpu_unbind(pid_t child)

@@ -22,6 +22,18 @@ static const struct {
 
 static atomic_int limit; /* enum ct_isa */
 
+#if defined(__x86_64__)
+/* Returns whether the system saves the registers of AMX (bits 17 and 18 of XCR0). Only on processors with AVX-512,
+ * which have this instruction. */
+static bool system_saves_tiles(void)
+{
+	unsigned low, high;
+
+	__asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	return (low & 0x60000) == 0x60000;
+}
+#endif
+
 /* Returns those of the features that this processor has. */
 static unsigned found(unsigned features)
 {
@@ -42,7 +54,8 @@ static unsigned found(unsigned features)
 	FIND(CT_CPU_AVX512BF16, "avx512bf16");
 #undef FIND
 	/* __builtin_cpu_supports of clang 14 does not know AMX. CPUID is slow in virtual machines. */
-	if (features & CT_CPU_AMX_BF16 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && edx & 1u << 22)
+	if (features & CT_CPU_AMX_BF16 && __builtin_cpu_supports("avx512f") &&
+	    __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && edx & 1u << 22 && system_saves_tiles())
 		has |= CT_CPU_AMX_BF16;
 #endif
 	return has & features;

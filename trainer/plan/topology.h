@@ -11,8 +11,7 @@ struct ct_topology_cpu {
 	int node; /* number of its NUMA node in the system */
 };
 
-/* The CPUs are in an order in which neighbors share as many caches as possible. Those of a core, and those of a NUMA
- * node, follow each other. */
+/* The CPUs are in an order in which those of a core, and those of a NUMA node, follow each other. */
 struct ct_topology {
 	struct ct_topology_cpu *cpus; /* [n], by ascending core */
 	int n, n_cores, n_nodes;

@@ -108,6 +108,12 @@ static unsigned effective_isa(void)
 	return dnnl_get_effective_cpu_isa();
 }
 
+/* oneDNN's instruction sets are sets of bits. */
+static bool has_all(unsigned isa, unsigned bits)
+{
+	return (isa & bits) == bits;
+}
+
 const char *ct__dnnl_version(void)
 {
 	static _Thread_local char text[64];
@@ -138,7 +144,9 @@ const char *ct__dnnl_version(void)
 		isa = "avx512_core_bf16";
 		break;
 	default:
-		isa = effective > dnnl_cpu_isa_avx512_core_bf16 ? "avx512_core_amx" : "generic";
+		isa = has_all(effective, dnnl_cpu_isa_avx512_core_amx)    ? "avx512_core_amx"
+		      : has_all(effective, dnnl_cpu_isa_avx512_core_bf16) ? "avx512_core_bf16"
+									  : "generic";
 	}
 	snprintf(text, sizeof(text), "oneDNN %d.%d.%d %s", v->major, v->minor, v->patch, isa);
 	return text;
@@ -146,13 +154,12 @@ const char *ct__dnnl_version(void)
 
 bool ct__dnnl_has_bf16(void)
 {
-	return (effective_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+	return has_all(effective_isa(), dnnl_cpu_isa_avx512_core_bf16);
 }
 
 bool ct__dnnl_has_matrix_units(void)
 {
-	/* The values are sets of bits. */
-	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+	return has_all(effective_isa(), dnnl_cpu_isa_avx512_core_amx);
 }
 
 static enum ct_status make_attr(dnnl_primitive_attr_t *out, bool relu, bool sum)
