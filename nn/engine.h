@@ -226,8 +226,6 @@ enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_ne
 void ct_net_destroy(ct_net *net);
 const ct_graph *ct_net_graph(const ct_net *net);
 ct_engine *ct_net_engine(const ct_net *net);
-/* Returns the plan by which the net is computed, or NULL if its engine has no plans. */
-const struct ct_net_plan *ct_net_plan_of(const ct_net *net);
 /* Replaces the gradient arena with an arena that the caller provides, for example in the shared memory of a
  * communicator. `grads` is borrowed and must outlive the net. It must be a zeroed CT_F32 arena of ct_net_grad_elems
  * elements, aligned to 256 bytes. Call this before the first program is created. */

@@ -319,11 +319,6 @@ ct_engine *ct_net_engine(const ct_net *net)
 	return net->engine;
 }
 
-const struct ct_net_plan *ct_net_plan_of(const ct_net *net)
-{
-	return ct_engine_has_plans(net->engine) ? &net->plan : NULL;
-}
-
 size_t ct_net_arena_elems(const ct_net *net)
 {
 	return net->arena_elems;

@@ -70,6 +70,7 @@ const struct op_case op_cases[] = {
 	{"dropout of nothing", {9, 1, 1}, 3, "linear 8;dropout 0;linear 3", 3, XENT, 0, false},
 	{"drop path of planes", {3, 5, 4}, 6, "conv2d 5 kernel=3 padding=1;drop_path 0.4;flatten;linear 3", 3, XENT, 0, false},
 	{"drop path of vectors", {7, 1, 1}, 5, "linear 9;relu;drop_path 0.5;linear 3", 3, XENT, 0, false},
+	{"drop path of pixels", {32, 1, 1}, 5, "conv2d 32 kernel=1;drop_path 0.4;flatten;linear 3", 3, XENT, 0, false},
 	{"drop path and dropout of vectors", {7, 1, 1}, 5, "linear 9;relu;drop_path 0.5;dropout 0.3;linear 3", 3, XENT, 0, false},
 	{"drop path in a residual block", {4, 6, 5}, 6, "conv2d 17 kernel=1 name=a;conv2d 17 kernel=3 padding=1;batch_norm;drop_path 0.5;add from=a;relu;flatten;linear 3", 3, XENT, 0, false},
 	{"drop path of nothing", {4, 3, 3}, 3, "conv2d 4 kernel=1 name=a;conv2d 4 kernel=1;drop_path 0;add from=a;flatten;linear 3", 3, XENT, 0, false},

@@ -8,7 +8,7 @@
 #include "nn/onednn/kernels/norm_kernels.h"
 
 /* Makes each row of the value contiguous. Rows are contiguous in plain, blocked and NHWC layouts; other layouts, and
- * NHWC rows that are not whole vectors, are reordered to plain fp32. */
+ * NHWC rows that do not fill vectors, are reordered to plain fp32. */
 static enum ct_status with_whole_rows(struct onednn_program *p, int id, const struct onednn_value *x,
 				      const ct_dnnl_desc **desc, int *buffer)
 {

@@ -39,10 +39,10 @@ struct onednn_ref ct__onednn_buffer_or_nothing(int buffer);
 /* Returns a spec with the stride, padding and dilation of a convolution; for a linear layer, only the operation is
  * set. */
 struct ct_dnnl_spec ct__onednn_layer_spec(const struct onednn_program *p, int id);
-/* Gets a descriptor with the dimensions of `d`, the element type `type` and an undefined layout (`any`). */
 /* Gets the desc in which the plan lets convolutions store an image: NHWC, or `any` if it is blocked. */
 enum ct_status ct__onednn_image_layout(struct onednn_program *p, const int dims[4],
 				       const ct_dnnl_desc **out) CT_MUST_CHECK;
+/* Gets a descriptor with the dimensions of `d`, the element type `type` and an undefined layout (`any`). */
 enum ct_status ct__onednn_any_like(struct onednn_program *p, enum ct_dnnl_type type, const ct_dnnl_desc *d,
 				   const ct_dnnl_desc **out) CT_MUST_CHECK;
 

@@ -8,7 +8,6 @@
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/gradient.h"
 #include "nn/onednn/compile/winograd.h"
-#include "nn/onednn/kernels/block.h"
 
 static const ct_dnnl_desc *layout_of(const struct onednn_program *p, int param)
 {
@@ -61,7 +60,7 @@ static bool is_wrong_in_nhwc(const struct onednn_program *p, int id)
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const struct ct_window *w = &node->win;
 
-	return node->op == CT_OP_CONV2D && p->base.net->plan.layout == CT_LAYOUT_NHWC && ct__lanes() == 8 &&
+	return node->op == CT_OP_CONV2D && p->base.net->plan.layout == CT_LAYOUT_NHWC && !ct__dnnl_has_avx512() &&
 	       w->r == 1 && w->s == 1 && (w->stride_h > 1 || w->stride_w > 1);
 }
 

@@ -9,7 +9,8 @@
 #include "nn/onednn/compile/gradient.h"
 #include "nn/onednn/program/shapes.h"
 
-/* The plan was made for full batches. Fewer rows may fill too few tiles. */
+/* The plan was made for full batches of one image size. Fewer rows may fill too few tiles, and other images fill them
+ * in other ways. */
 bool ct__onednn_winograd_computes(const struct onednn_program *p, int id, enum ct_conv_pass pass)
 {
 	const struct ct_net *net = p->base.net;
@@ -17,7 +18,7 @@ bool ct__onednn_winograd_computes(const struct onednn_program *p, int id, enum c
 
 	return ct_net_plan_method(&net->plan, ct__onednn_node(p, id)->name, pass) == CT_CONV_WINOGRAD &&
 	       ct__onednn_winograd_shape(p, id, &s) && ct__winograd_possible(&s) &&
-	       (p->base.n >= net->opts.batch || ct__winograd_usable(&s));
+	       ((p->base.n >= net->opts.batch && p->base.graph == net->graph) || ct__winograd_usable(&s));
 }
 
 enum ct_status ct__onednn_winograd_weights(struct onednn_program *p, int id)

@@ -157,6 +157,11 @@ bool ct__dnnl_has_bf16(void)
 	return has_all(effective_isa(), dnnl_cpu_isa_avx512_core_bf16);
 }
 
+bool ct__dnnl_has_avx512(void)
+{
+	return has_all(effective_isa(), dnnl_cpu_isa_avx512_core);
+}
+
 bool ct__dnnl_has_matrix_units(void)
 {
 	return has_all(effective_isa(), dnnl_cpu_isa_avx512_core_amx);

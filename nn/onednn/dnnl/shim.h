@@ -87,6 +87,8 @@ const char *ct__dnnl_version(void);
 /* Returns whether this processor has bfloat16 instructions. On other processors, oneDNN emulates them, which is slower
  * than fp32. */
 bool ct__dnnl_has_bf16(void);
+/* Returns whether oneDNN uses AVX-512. */
+bool ct__dnnl_has_avx512(void);
 /* Returns whether oneDNN uses the matrix units of this processor (AMX). */
 bool ct__dnnl_has_matrix_units(void);
 

@@ -1,11 +1,11 @@
 /* Batch norm fused with the operations after it, forward and backward, on tensors in the layout of
- * block.h:
+ * block.h or [N,H,W,C]:
  *
  *   y = relu?(factor of the row * (gamma * (x - mean) / sqrt(variance + eps) + beta) + residual)
  *
  * Values and their gradients are fp32 or bfloat16, everything else is fp32, and sums over the batch are double. Results
  * do not depend on the number of threads. The kernels are plain C on vectors of channels; call them only if
- * ct__norm_usable returns true. Lanes after the last channel must be zero and stay zero.
+ * ct__norm_usable returns true. In blocks, lanes after the last channel must be zero and stay zero.
  *
  * For the statistics of one rank, call ct__norm_forward and ct__norm_backward, which run both passes over a block of
  * channels while the block is in the cache. For statistics over all ranks, call the pass that computes the sums,
@@ -37,7 +37,7 @@ struct ct_norm {
 	const float *factor;              /* [n] factors of drop path, or NULL */
 	void *y;                          /* may be residual */
 	void *mask;                       /* with relu and residual: one bit per element, in the order of y; or NULL */
-	struct ct_norm_partial *partials; /* scratch: ct__norm_scratch_bytes */
+	struct ct_norm_partial *partials; /* scratch: ct__norm_scratch_bytes or ct__norm_nhwc_scratch_bytes */
 
 	/* backward */
 	const void *dy, *dy2; /* dy2 may be NULL. Otherwise the gradient of y is dy + dy2, and the first pass writes it,

@@ -37,10 +37,8 @@ static inline struct tile tile_at(const struct ct_norm *p, const struct ct_norm_
 	const size_t row = i / t->per_row, from = i % t->per_row * t->size;
 	const size_t end = from + t->size < t->row ? from + t->size : t->row;
 
-	/* The last tile of a row may be empty. */
-	return (struct tile){.first = row * t->row + from,
-			     .n = end > from ? end - from : 0,
-			     .factor = p->factor ? p->factor[row] : 1.0f};
+	return (struct tile){
+		.first = row * t->row + from, .n = end - from, .factor = p->factor ? p->factor[row] : 1.0f};
 }
 
 static inline int n_blocks(int channels)

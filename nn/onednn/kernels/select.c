@@ -45,8 +45,8 @@ static size_t n_partials(const struct ct_norm *p)
 
 size_t ct__norm_nhwc_scratch_bytes(int n, int channels, int plane)
 {
-	const struct ct_norm_tiles with = ct__norm_tiles((size_t)n, (size_t)plane),
-				   without = ct__norm_tiles(1, (size_t)n * (size_t)plane);
+	const struct ct_norm_tiles with = ct__norm_tiles((size_t)n, (size_t)plane, channels),
+				   without = ct__norm_tiles(1, (size_t)n * (size_t)plane, channels);
 	const size_t a = ct__norm_n_tiles(&with), b = ct__norm_n_tiles(&without);
 
 	return ((a > b ? a : b) + 1) * n_blocks(channels) * partial_bytes() + sizeof(double);

@@ -156,7 +156,7 @@ static void scale_rows(const struct onednn_program *p, const struct onednn_task 
 	const ct_dnnl_desc *desc = p->values[t->node].layout.desc;
 	const int threads = p->base.net->engine->threads;
 
-	if (ct__dnnl_desc_is_plain(desc))
+	if (ct__dnnl_desc_is_plain(desc) && ct__dnnl_desc_type(desc) == CT_DNNL_F32)
 		ct__onednn_scale_rows(threads, t->ptr[0], t->ptr[1], t->ptr[2], p->base.n, t->n);
 	else
 		ct__norm_scale_rows(threads, p->base.n, t->n, ct__dnnl_desc_type(desc) == CT_DNNL_BF16, t->ptr[1],

@@ -34,9 +34,8 @@ struct ct_winograd_shape {
 /* Returns whether this processor has the required instructions and the channels fill complete blocks. */
 bool ct__winograd_possible(const struct ct_winograd_shape *s);
 /* Returns whether, in addition, Winograd filtering can be expected to be faster than direct convolution. The images
- * must fill their tiles, convolutions with 3x3 kernels
- * need at least 32 tiles in the batch (bf16: 96), and those with 5x5 kernels must have few enough channels for the
- * transformed weights to stay in the second-level cache. */
+ * must fill their tiles, convolutions with 3x3 kernels need at least 32 tiles in the batch (bf16: 96), and those with
+ * 5x5 kernels must have few enough channels for the transformed weights to stay in the second-level cache. */
 bool ct__winograd_usable(const struct ct_winograd_shape *s);
 
 size_t ct__winograd_scratch_bytes(const struct ct_winograd_shape *s, enum ct_conv_pass pass, int threads);
