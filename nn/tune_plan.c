@@ -40,7 +40,7 @@ static enum ct_status make_batch(struct tuner *t, int rows)
 	const struct ct_shape out = ct_graph_node(t->graph, loss->in[0])->shape;
 	const size_t n = (size_t)rows, elems = (size_t)in.c * (size_t)in.h * (size_t)in.w;
 
-	CT_TRY_ALLOC(t->x = ct_calloc(n * elems, sizeof(float)));
+	CT_TRY_ALLOC(t->x = ct_calloc_aligned(64, n * elems * sizeof(float)));
 	CT_TRY_ALLOC(t->labels = CT_NEW_ARRAY(int32_t, n));
 	CT_TRY_ALLOC(t->targets = CT_NEW_ARRAY(float, n *(size_t)out.c *(size_t)out.h *(size_t)out.w));
 	return CT_OK;
@@ -116,27 +116,29 @@ static enum ct_status measure(struct tuner *t, enum candidate c)
 		ct_free(out->node[pass]);
 		CT_TRY_ALLOC(out->node[pass] = CT_NEW_ARRAY(double, (size_t)ct_graph_n_nodes(t->graph)));
 	}
-	return measure_net(t, out);
+	const enum ct_status st = measure_net(t, out);
+	if (st != CT_UNSUPPORTED || c == SUGGESTED)
+		return st;
+	ct_error_clear(); /* the library lacks an implementation: this plan is out */
+	out->total = 0;
+	return CT_OK;
 }
 
-/* Measures the suggested plan once to find out how many repetitions there is time for. If it is not even one, fewer
- * rows are measured, but not so few that the convolutions would have too little work for their methods to be compared.
- */
+/* Measures the suggested plan with few rows first, to find out how many rows, and how many repetitions with all of
+ * them, there is time for. Fewer rows would give the convolutions too little work for their methods to be compared. */
 static enum ct_status choose_size(struct tuner *t)
 {
-	const int rows = t->opts.batch;
+	const int rows = t->opts.batch, few = rows / LEAST_SHARE > 2 ? rows / LEAST_SHARE : rows < 2 ? rows : 2;
 
 	t->repetitions = 1;
+	t->opts.batch = few;
 	CT_TRY(measure(t, SUGGESTED));
-	const double steps = t->how->seconds / (N_CANDIDATES * t->times[SUGGESTED].total);
-	if (steps >= 3) {
+	/* Each repetition of each plan is a step, and so is the first one, which touches the memory. */
+	const double steps = t->how->seconds / (N_CANDIDATES * t->times[SUGGESTED].total * rows / few);
+	if (steps >= 3)
 		t->repetitions = steps > MAX_REPETITIONS + 1 ? MAX_REPETITIONS : (int)steps - 1;
-		return CT_OK;
-	}
-	if (steps >= 2 || rows <= LEAST_SHARE)
-		return CT_OK;
-	const int fit = (int)(steps / 2 * rows), least = rows / LEAST_SHARE;
-	t->opts.batch = fit > least ? fit : least;
+	const int fit = steps >= 2 ? rows : (int)(steps / 2 * rows);
+	t->opts.batch = fit > few ? fit : few;
 	t->how->rows = t->opts.batch;
 	t->done--;
 	return measure(t, SUGGESTED);
@@ -186,6 +188,8 @@ static enum ct_status measure_methods(struct tuner *t)
 	CT_TRY(make_direct(suggested, CT_CONV_BACKWARD_DATA, &t->times[DATA].plan));
 	CT_TRY(measure(t, DIRECT));
 	CT_TRY(measure(t, DATA));
+	if (t->times[DIRECT].total <= 0 || t->times[DATA].total <= 0)
+		return CT_OK;
 	for (int i = 0; i < suggested->n_convs; i++)
 		CT_TRY(mix(t, &suggested->convs[i], &t->times[MIXED].plan));
 	return measure(t, MIXED);
@@ -234,6 +238,6 @@ enum ct_status ct_plan_tune(ct_engine *e, const ct_graph *g, const struct ct_net
 	}
 	ct_free(t.targets);
 	ct_free(t.labels);
-	ct_free(t.x);
+	ct_free_aligned(t.x);
 	return st;
 }

@@ -1,4 +1,4 @@
-/* Finds the fastest plan of a net on an engine that has plans, by measuring training steps of the whole net.
+/* Finds the fastest plan of a net on an engine that has plans, by measuring training steps of the complete net.
  *
  * The plans that the engine suggests for each layout are measured. For the blocked layout, also plans in which
  * convolutions are direct; from these, the fastest method is chosen for each convolution and pass. The plan whose steps
