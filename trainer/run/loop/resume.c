@@ -17,10 +17,7 @@
 
 static enum ct_status find(struct ct_session *s, char **path)
 {
-	/* After a restart, training continues from what this job has saved. Otherwise it begins as the job began. */
-	const bool saved =
-		s->start.saves_before >= 0 && ct_checkpoint_newest_save(s->run.dir) > (uint64_t)s->start.saves_before;
-	const char *how = saved ? "auto" : s->cfg->train.resume;
+	const char *how = ct_session_resume_how(s);
 
 	*path = NULL;
 	if (strcmp(how, "never") == 0)
@@ -175,6 +172,21 @@ static enum ct_status load_values(struct ct_session *s, const char *path, struct
 	return path ? ct_checkpoint_load(path, s->net, s->optim, s->ema) : load_weights(s);
 }
 
+/* The plan was chosen before the checkpoint was found: a damaged one may have been skipped, and train.plan may have
+ * given another one. */
+static enum ct_status warn_of_plan(const struct ct_session *s, const char *path)
+{
+	struct ct_ckpt_state state;
+
+	CT_TRY(ct_ckpt_state_read(path, &state));
+	if (s->run.net_plan && state.net_plan && strcmp(s->run.net_plan, state.net_plan) != 0)
+		CT_WARN("the plan of %s is another one, so the results of this run differ in their last bits from those "
+			"of a run that was not interrupted",
+			path);
+	ct_ckpt_state_release(&state);
+	return CT_OK;
+}
+
 /* Called by rank 0: sets *found and the state, and loads the tensors into the session or, with a pipeline, into *w. */
 static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st, bool *found, struct ct_whole *w)
 {
@@ -190,6 +202,7 @@ static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st,
 	ct_console_stage(s->start.console, "reading checkpoint %s", path);
 	CT_TRY_GOTO(ct_checkpoint_load_state(path, st, &lines), rc, out);
 	CT_TRY_GOTO(check_same(s, path, st, lines), rc, out);
+	CT_TRY_GOTO(warn_of_plan(s, path), rc, out);
 	CT_TRY_GOTO(load_values(s, path, w), rc, out);
 	*found = true;
 	s->start.resumed_from = path;

@@ -205,15 +205,15 @@ static enum ct_status train(const struct ct_config *cfg, const struct ct_identit
 	if (id->rank == 0)
 		CT_TRY(ct_console_create(cfg->log.console, &s.start.console));
 	ct_console *console = s.start.console; /* a failed session is zero */
+	s.start.saves_before = lock ? ct_run_lock_saves_before(lock) : -1;
+	if (s.start.saves_before < 0)
+		s.start.saves_before = ct_env_i64(CT_ENV_SAVES_BEFORE, -1);
 	enum ct_status st = ct_session_create(cfg, id, true, &s);
 	if (st < 0) {
 		ct_console_destroy(console);
 		return st;
 	}
 	s.run.lock = lock;
-	s.start.saves_before = lock ? ct_run_lock_saves_before(lock) : -1;
-	if (s.start.saves_before < 0)
-		s.start.saves_before = ct_env_i64(CT_ENV_SAVES_BEFORE, -1);
 	st = ct_host_binding_pin(&bound->host, &bound->rank);
 	if (st == CT_OK)
 		st = name_flight_file(&s);

@@ -98,8 +98,8 @@ struct ct_session {
  * data and layout. If id is NULL, the world is this process alone (for `ctrain eval` and benchmarks). If train is
  * false, only the evaluation data is opened, and no gradients, optimizer or reducer are created. The weights have their
  * initial values until ct_resume (trainer/run/loop/resume.h) is called. Borrows cfg. On failure, releases everything
- * and reports the failure to the other ranks. Before the call, *out must be zero, except for `start.console` and
- * `start.joined`, which may be set. */
+ * and reports the failure to the other ranks. Before the call, *out must be zero, except for `start.console`,
+ * `start.joined` and `start.saves_before`, which may be set. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out) CT_MUST_CHECK;
 /* If failed is true, reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be
@@ -149,6 +149,15 @@ static inline int ct_session_n_replicas(const struct ct_session *s)
 static inline bool ct_session_counts_samples(const struct ct_session *s)
 {
 	return !s->pipe || ct_pipeline_is_first(s->pipe);
+}
+
+/* Returns how training continues, as a value of train.resume. After a restart, it continues from what this job has
+ * saved; otherwise, it begins as the job began. */
+static inline const char *ct_session_resume_how(const struct ct_session *s)
+{
+	const int64_t before = s->start.saves_before;
+
+	return before >= 0 && ct_checkpoint_newest_save(s->run.dir) > (uint64_t)before ? "auto" : s->cfg->train.resume;
 }
 
 /* Builds the graph of the model, or of this rank's stage, for images of this shape. */

@@ -42,15 +42,18 @@ static enum ct_status use_file(struct ct_session *s)
 
 	if (ct_file_read(path, MAX_PLAN, &text, &n) < 0)
 		return ct_error_wrap("train.plan");
-	const enum ct_status st = use_text(s, text, path);
+	enum ct_status st = use_text(s, text, path);
 	ct_free(text);
+	if (st == CT_UNSUPPORTED)
+		st = ct_error_hint(
+			"a plan belongs to a model and a kind of processor; without train.plan, ctrain chooses one");
 	return st < 0 ? ct_error_wrap("train.plan") : CT_OK;
 }
 
 /* Finds the checkpoint from which training is expected to continue. Sets *path to NULL if there is none. */
 static enum ct_status expected_checkpoint(const struct ct_session *s, char **path)
 {
-	const char *how = s->cfg->train.resume;
+	const char *how = ct_session_resume_how(s);
 	const bool own = !strcmp(how, "auto") || !strcmp(how, "must");
 
 	*path = NULL;
@@ -196,7 +199,7 @@ static enum ct_status choose(struct ct_session *s, bool train, bool *measure)
 	bool done = false;
 
 	*measure = false;
-	if (s->cfg->train.plan[0])
+	if (train && s->cfg->train.plan[0])
 		return use_file(s);
 	if (train)
 		CT_TRY(use_checkpoint(s, &done));
@@ -240,19 +243,22 @@ static void log_plan(const struct ct_session *s)
 
 enum ct_status ct__session_agree_on_plan(struct ct_session *s, bool train)
 {
-	bool measure = false;
+	struct {
+		bool exists, measure;
+	} plan = {.exists = ct_engine_has_plans(s->engine)};
 
-	if (!ct_engine_has_plans(s->engine))
+	if (ct_session_is_root(s) && plan.exists)
+		CT_TRY(choose(s, train, &plan.measure));
+	CT_TRY(ct_session_broadcast(s, &plan, sizeof(plan)));
+	if (!plan.exists)
 		return CT_OK;
-	if (ct_session_is_root(s))
-		CT_TRY(choose(s, train, &measure));
-	CT_TRY(ct_session_broadcast(s, &measure, sizeof(measure)));
-	if (measure)
+	/* Ranks with another engine or model take part, too: ct__session_agree_on_work names the difference. */
+	if (plan.measure && ct_engine_has_plans(s->engine))
 		CT_TRY(tune(s));
 	CT_TRY(share_text(s));
 	if (!ct_session_is_root(s)) {
 		ct_net_plan_release(&s->net_plan);
-		CT_TRY(use_text(s, s->run.net_plan, "the plan of rank 0"));
+		CT_TRY(ct_net_plan_parse(s->run.net_plan, "the plan of rank 0", &s->net_plan));
 	}
 	s->plan.net.plan = &s->net_plan;
 	log_plan(s);
