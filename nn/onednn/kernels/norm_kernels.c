@@ -47,11 +47,7 @@ static int channels_of(const struct ct_norm *p, int block)
 
 static ct_vec inverse_deviation(const struct ct_norm *p, int block)
 {
-	ct_vec v = ct_vec_of_block(p->variance, p->channels, block) + p->eps;
-
-	for (int l = 0; l < CT_LANES; l++)
-		v[l] = 1.0f / sqrtf(v[l]);
-	return v;
+	return ct_norm_inverse_deviation(p->variance, p->channels, block, p->eps);
 }
 
 static struct lanes lanes_of(const struct ct_norm *p, int block)

@@ -3,10 +3,8 @@
 #ifndef CT_NN_ONEDNN_KERNELS_NORM_PIXELS_H
 #define CT_NN_ONEDNN_KERNELS_NORM_PIXELS_H
 
-#include <math.h>
-
-#include "nn/onednn/kernels/lanes.h"
 #include "nn/onednn/kernels/norm_nhwc.h"
+#include "nn/onednn/kernels/norm_sums.h"
 
 enum {
 	PANEL = 32, /* blocks of channels; their coefficients fit in the first-level cache */
@@ -83,11 +81,7 @@ CT_INLINE size_t element(const struct ct_norm *p, size_t pixel, int block)
 
 static inline ct_vec inverse_deviation(const struct ct_norm *p, int block)
 {
-	ct_vec v = ct_vec_of_block(p->variance, p->channels, block) + p->eps;
-
-	for (int l = 0; l < CT_LANES; l++)
-		v[l] = 1.0f / sqrtf(v[l]);
-	return v;
+	return ct_norm_inverse_deviation(p->variance, p->channels, block, p->eps);
 }
 
 static inline void make_panel(const struct ct_norm *p, int first, struct panel *k)

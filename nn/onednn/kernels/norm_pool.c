@@ -67,11 +67,7 @@ static ct_vec load_lanes(const struct ct_norm_pool *p, const float *x, int block
 
 static ct_vec inverse_deviation(const struct ct_norm_pool *p, int block)
 {
-	ct_vec v = load_lanes(p, p->variance, block) + p->shape.eps;
-
-	for (int l = 0; l < CT_LANES; l++)
-		v[l] = 1.0f / sqrtf(v[l]);
-	return v;
+	return ct_norm_inverse_deviation(p->variance, p->shape.channels, block, p->shape.eps);
 }
 
 static struct lanes forward_lanes(const struct ct_norm_pool *p, int block)

@@ -3,6 +3,8 @@
 #ifndef CT_NN_ONEDNN_KERNELS_NORM_SUMS_H
 #define CT_NN_ONEDNN_KERNELS_NORM_SUMS_H
 
+#include <math.h>
+
 #include "nn/onednn/kernels/lanes.h"
 
 /* Number of vectors in a chunk, which is summed in single precision. */
@@ -55,6 +57,16 @@ CT_INLINE void ct_norm_plane_sums(const void *x, size_t first, size_t n, bool bf
 	memset(out, 0, sizeof(*out));
 	for (size_t i = 0; i < n; i += CT_NORM_CHUNK)
 		ct_norm_chunk(x, first + i, n - i < CT_NORM_CHUNK ? n - i : CT_NORM_CHUNK, bf16, out);
+}
+
+/* Returns 1 / sqrt(variance + eps) for a block of the channels of variance [C]. */
+CT_INLINE ct_vec ct_norm_inverse_deviation(const float *variance, int channels, int block, float eps)
+{
+	ct_vec v = ct_vec_of_block(variance, channels, block) + eps;
+
+	for (int l = 0; l < CT_LANES; l++)
+		v[l] = 1.0f / sqrtf(v[l]);
+	return v;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* Compiled once for each instruction set (kernels/select.h), with contracted multiply-adds. Called only if
- * ct__winograd_usable returns true. */
+ * ct__winograd_possible returns true. */
 #define TAPS 5
 #include "nn/onednn/winograd/correlate_template.h"
 #include "nn/onednn/winograd/sums_template.h"
