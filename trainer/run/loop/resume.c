@@ -174,23 +174,19 @@ static enum ct_status load_values(struct ct_session *s, const char *path, struct
 
 /* The plan was chosen before the checkpoint was found: a damaged one may have been skipped, and train.plan may have
  * given another one. */
-static enum ct_status warn_of_plan(const struct ct_session *s, const char *path)
+static void warn_of_plan(const struct ct_session *s, const char *path, const char *plan)
 {
-	struct ct_ckpt_state state;
-
-	CT_TRY(ct_ckpt_state_read(path, &state));
-	if (s->run.net_plan && state.net_plan && strcmp(s->run.net_plan, state.net_plan) != 0)
+	if (s->run.net_plan && plan && strcmp(s->run.net_plan, plan) != 0)
 		CT_WARN("the plan of %s is another one, so the results of this run differ in their last bits from those "
 			"of a run that was not interrupted",
 			path);
-	ct_ckpt_state_release(&state);
-	return CT_OK;
 }
 
 /* Called by rank 0: sets *found and the state, and loads the tensors into the session or, with a pipeline, into *w. */
 static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st, bool *found, struct ct_whole *w)
 {
-	char *path = NULL, *lines = NULL;
+	struct ct_ckpt_state state = {0};
+	char *path = NULL;
 	enum ct_status rc;
 
 	*found = false;
@@ -200,15 +196,16 @@ static enum ct_status load_root(struct ct_session *s, struct ct_train_state *st,
 		goto out;
 	}
 	ct_console_stage(s->start.console, "reading checkpoint %s", path);
-	CT_TRY_GOTO(ct_checkpoint_load_state(path, st, &lines), rc, out);
-	CT_TRY_GOTO(check_same(s, path, st, lines), rc, out);
-	CT_TRY_GOTO(warn_of_plan(s, path), rc, out);
+	CT_TRY_GOTO(ct_ckpt_state_read(path, &state), rc, out);
+	*st = state.train;
+	CT_TRY_GOTO(check_same(s, path, st, state.config_lines), rc, out);
+	warn_of_plan(s, path, state.net_plan);
 	CT_TRY_GOTO(load_values(s, path, w), rc, out);
 	*found = true;
 	s->start.resumed_from = path;
 	path = NULL;
 out:
-	ct_free(lines);
+	ct_ckpt_state_release(&state);
 	ct_free(path);
 	return rc;
 }
