@@ -161,6 +161,7 @@ static int asks_for_huge_pages(const void *p)
 static void skip_with_sanitizer(void)
 {
 #ifdef __SANITIZE_ADDRESS__
+	print_message("the address sanitizer has its own memory for large blocks\n");
 	skip();
 #endif
 }
