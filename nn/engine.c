@@ -99,9 +99,11 @@ enum ct_status ct_engine_check_plan(const ct_engine *e, const struct ct_net_plan
 		if (id < 0)
 			return CT_FAIL(CT_UNSUPPORTED, "the model has no convolution %s", p->convs[i].name);
 		for (int pass = 0; pass < CT_CONV_PASSES; pass++) {
-			if (!e->ops->can_compute(g, id, opts, p->layout, p->convs[i].method[pass]))
-				return CT_FAIL(CT_UNSUPPORTED, "%s cannot compute %s with winograd in this plan",
-					       ct_engine_version(e), p->convs[i].name);
+			const enum ct_conv_method method = p->convs[i].method[pass];
+
+			if (!e->ops->can_compute(g, id, opts, p->layout, (enum ct_conv_pass)pass, method))
+				return CT_FAIL(CT_UNSUPPORTED, "%s cannot compute %s with %s in this plan",
+					       ct_engine_version(e), p->convs[i].name, ct_conv_method_name(method));
 		}
 	}
 	return CT_OK;

@@ -87,13 +87,13 @@ struct ct_engine_ops {
 	enum ct_status (*check_node)(const ct_graph *g, int node);
 	/* (optional, all or none) [default: the engine has no plans, and opts.plan is ignored] best_layout chooses the
 	 * layout that suits this machine, `plan` chooses the methods of all convolutions of g in a layout, and
-	 * can_compute returns whether the engine can compute a convolution in this way. *out is zero-initialized. Nets
-	 * find their plan in net->plan. */
+	 * can_compute returns whether the engine can compute a pass of a convolution in this way. *out is
+	 * zero-initialized. Nets find their plan in net->plan. */
 	enum ct_status (*best_layout)(ct_engine *e, enum ct_precision precision, enum ct_plan_layout *out);
 	enum ct_status (*plan)(const ct_graph *g, const struct ct_net_opts *opts, enum ct_plan_layout layout,
 			       struct ct_net_plan *out);
 	bool (*can_compute)(const ct_graph *g, int node, const struct ct_net_opts *opts, enum ct_plan_layout layout,
-			    enum ct_conv_method method);
+			    enum ct_conv_pass pass, enum ct_conv_method method);
 	bool gathers; /* forward supports ct_batch.rows */
 	/* (optional) [default: false] Returns whether backward can write the gradients of slices of opts.reduce_type to
 	 * net->half. */

@@ -13,6 +13,11 @@
 static const char *const layouts[] = {CT_PLAN_LAYOUTS(CT_CHOICE_NAME) NULL};
 static const char *const methods[] = {CT_CONV_METHODS(CT_CHOICE_NAME) NULL};
 
+const char *ct_conv_method_name(enum ct_conv_method m)
+{
+	return ct_choice_name(methods, (int)m);
+}
+
 void ct_net_plan_release(struct ct_net_plan *p)
 {
 	for (int i = 0; i < p->n_convs; i++)
@@ -148,7 +153,8 @@ static enum ct_status parse_conv(const struct parser *s, char *at)
 		found[pass] = ct_choice_find(methods, word(&at));
 	for (int pass = 0; pass < CT_CONV_PASSES; pass++) {
 		if (found[pass] < 0 || *word(&at))
-			return bad(s, "\"conv NAME METHOD METHOD METHOD\", with the methods direct and winograd,");
+			return bad(s,
+				   "\"conv NAME METHOD METHOD METHOD\", with the methods direct, winograd and gemm,");
 	}
 	if (find(s->plan, name))
 		return CT_FAIL(CT_CONFIG, "%s:%d: the convolution %s is listed twice", s->source, s->line, name);
@@ -217,11 +223,21 @@ enum ct_status ct_net_plan_digest(const struct ct_net_plan *p, char hex[65])
 	return st;
 }
 
+/* No convolution has more than one, because each suits one layout. */
+static enum ct_conv_method special_method(const struct ct_net_plan *p)
+{
+	int pass = 0;
+
+	while (p->convs[0].method[pass] == CT_CONV_DIRECT)
+		pass++;
+	return p->convs[0].method[pass];
+}
+
 void ct_net_plan_summary(const struct ct_net_plan *p, int convolutions, char *text, size_t len)
 {
 	if (p->n_convs == 0)
 		snprintf(text, len, "%s, direct", layouts[p->layout]);
 	else
-		snprintf(text, len, "%s, %d of %d convolutions with winograd", layouts[p->layout], p->n_convs,
-			 convolutions);
+		snprintf(text, len, "%s, %d of %d convolutions with %s", layouts[p->layout], p->n_convs, convolutions,
+			 methods[special_method(p)]);
 }

@@ -21,8 +21,9 @@
 #define CT_PLAN_LAYOUTS(X) X(CT_LAYOUT_BLOCKED, "blocked") X(CT_LAYOUT_NHWC, "nhwc")
 enum ct_plan_layout { CT_PLAN_LAYOUTS(CT_CHOICE_ID) };
 
-/* DIRECT: as the library of the engine does. WINOGRAD: minimal filtering (nn/onednn/winograd/winograd.h). */
-#define CT_CONV_METHODS(X) X(CT_CONV_DIRECT, "direct") X(CT_CONV_WINOGRAD, "winograd")
+/* DIRECT: as the library of the engine does. WINOGRAD: minimal filtering (nn/onednn/winograd/winograd.h). GEMM: the
+ * gradient of the weights as products of matrices, in bfloat16 and NHWC (nn/onednn/kernels/weights_gemm.h). */
+#define CT_CONV_METHODS(X) X(CT_CONV_DIRECT, "direct") X(CT_CONV_WINOGRAD, "winograd") X(CT_CONV_GEMM, "gemm")
 enum ct_conv_method { CT_CONV_METHODS(CT_CHOICE_ID) };
 
 enum ct_conv_pass { CT_CONV_FORWARD, CT_CONV_BACKWARD_DATA, CT_CONV_BACKWARD_WEIGHTS, CT_CONV_PASSES };
@@ -38,6 +39,8 @@ struct ct_net_plan {
 	struct ct_plan_conv *convs; /* those of which a pass is not direct */
 	int n_convs, cap_convs;
 };
+
+const char *ct_conv_method_name(enum ct_conv_method m);
 
 void ct_net_plan_release(struct ct_net_plan *p);
 enum ct_status ct_net_plan_copy(const struct ct_net_plan *from, struct ct_net_plan *out) CT_MUST_CHECK;

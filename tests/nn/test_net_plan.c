@@ -7,6 +7,10 @@
 #define WINOGRAD_NET \
 	"conv2d 16 kernel=3 padding=1 name=a;relu;conv2d 16 kernel=3 padding=1 name=b;batch_norm;relu;flatten;linear 10"
 
+#define GEMM_NET                                                                                                           \
+	"conv2d 32 kernel=3 padding=1 bias=false name=a;batch_norm;relu;conv2d 16 kernel=3 stride=2 padding=1 bias=false " \
+	"name=b;batch_norm;relu;conv2d 32 kernel=1 name=c;relu;flatten;linear 10"
+
 static const struct ct_shape image = {16, 12, 12};
 
 static struct ct_net_plan parsed(const char *text)
@@ -49,6 +53,17 @@ static void test_text(void **state)
 	ct_net_plan_release(&p);
 }
 
+static void test_summary(void **state)
+{
+	struct ct_net_plan p = parsed("ctrain plan 1\nlayout nhwc\nconv a direct direct gemm\n");
+	char summary[64];
+
+	(void)state;
+	ct_net_plan_summary(&p, 5, summary, sizeof(summary));
+	assert_string_equal(summary, "nhwc, 1 of 5 convolutions with gemm");
+	ct_net_plan_release(&p);
+}
+
 static void test_bad_text(void **state)
 {
 	static const struct {
@@ -88,9 +103,8 @@ static struct ct_net_opts opts_with(const struct ct_net_plan *plan)
 }
 
 /* Runs a step and gets the gradients of all parameters, one after the other. */
-static float *gradients(const char *engine, const struct ct_net_plan *plan, size_t *n)
+static float *gradients_of(const char *layers, const char *engine, struct ct_net_opts opts, size_t *n)
 {
-	const struct ct_net_opts opts = opts_with(plan);
 	const struct ct_backward_opts back = {.scale = 1.0f / 8};
 	int32_t labels[8];
 	struct rig r;
@@ -99,7 +113,7 @@ static float *gradients(const char *engine, const struct ct_net_plan *plan, size
 
 	fill_floats(1, x, 8 * shape_elems(image));
 	fill_labels(2, labels, 8, 10);
-	rig_open(&r, engine, graph_make(image, WINOGRAD_NET, 10, CT_LOSS_CROSS_ENTROPY, 0), &opts);
+	rig_open(&r, engine, graph_make(image, layers, 10, CT_LOSS_CROSS_ENTROPY, 0), &opts);
 	const struct ct_batch batch = {.n = 8, .x = x, .labels = labels};
 	assert_ok(forward_now(r.program, &batch, &m));
 	assert_ok(ct_program_backward(r.program, &back));
@@ -115,6 +129,11 @@ static float *gradients(const char *engine, const struct ct_net_plan *plan, size
 	rig_close(&r);
 	ct_free(x);
 	return all;
+}
+
+static float *gradients(const char *engine, const struct ct_net_plan *plan, size_t *n)
+{
+	return gradients_of(WINOGRAD_NET, engine, opts_with(plan), n);
 }
 
 /* Every combination of methods of one convolution, and NHWC, gives the gradients of ref. */
@@ -143,6 +162,51 @@ static void test_methods(void **state)
 	ct_free(want);
 }
 
+static double norm_of(const float *x, const float *minus, size_t n)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const double d = (double)x[i] - (minus ? (double)minus[i] : 0);
+
+		sum += d * d;
+	}
+	return sqrt(sum);
+}
+
+/* In bf16, the gradients are as close to those of ref as with direct convolutions. They only differ from these in the
+ * weights of the convolution that the plan names. */
+static void test_gemm(void **state)
+{
+	struct ct_net_plan p = parsed("ctrain plan 1\nlayout nhwc\nconv a direct direct gemm\n"
+				      "conv b direct direct gemm\n");
+	const struct ct_net_plan nhwc = {.layout = CT_LAYOUT_NHWC};
+	struct ct_net_opts opts = opts_with(NULL);
+	size_t n, m;
+
+	(void)state;
+	if (!has_precision("onednn", CT_PRECISION_BF16) || !ct_cpu_has(CT_CPU_AVX512BF16))
+		return;
+	float *want = gradients_of(GEMM_NET, "ref", opts, &n);
+	opts.precision = CT_PRECISION_BF16;
+	opts.plan = &nhwc;
+	float *direct = gradients_of(GEMM_NET, "onednn", opts, &m);
+	opts.plan = &p;
+	float *got = gradients_of(GEMM_NET, "onednn", opts, &m);
+	const size_t a = (size_t)(16 * 32 * 9), b = a + 64 + (size_t)(32 * 16 * 9); /* ends of the weights */
+	assert_int_equal(n, m);
+	assert_true(norm_of(want, got, n) < 0.1 * norm_of(want, NULL, n));
+	assert_true(norm_of(direct, got, n) < 1e-4 * norm_of(direct, NULL, n));
+	assert_memory_not_equal(direct, got, a * sizeof(*got));
+	assert_memory_not_equal(direct + a + 64, got + a + 64, (b - a - 64) * sizeof(*got));
+	assert_memory_equal(direct + a, got + a, 64 * sizeof(*got));
+	assert_memory_equal(direct + b, got + b, (n - b) * sizeof(*got));
+	ct_free(got);
+	ct_free(direct);
+	ct_free(want);
+	ct_net_plan_release(&p);
+}
+
 static void open_engine(ct_device **d, ct_engine **e)
 {
 	assert_ok(ct_device_open("cpu", 0, d));
@@ -163,6 +227,9 @@ static void test_unusable_plans(void **state)
 	assert_fails(ct_engine_check_plan(e, &unknown, g, &opts), CT_UNSUPPORTED, "the model has no convolution c");
 	struct ct_net_plan nhwc = parsed("ctrain plan 1\nlayout nhwc\nconv a winograd direct direct\n");
 	assert_fails(ct_engine_check_plan(e, &nhwc, g, &opts), CT_UNSUPPORTED, "cannot compute a with winograd");
+	struct ct_net_plan fp32 = parsed("ctrain plan 1\nlayout nhwc\nconv a direct direct gemm\n");
+	assert_fails(ct_engine_check_plan(e, &fp32, g, &opts), CT_UNSUPPORTED, "cannot compute a with gemm");
+	ct_net_plan_release(&fp32);
 	struct ct_net_plan suggested;
 	assert_ok(ct_engine_plan(e, g, &opts, &suggested));
 	assert_ok(ct_engine_check_plan(e, &suggested, g, &opts));
@@ -220,8 +287,9 @@ static void test_tuning(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),           cmocka_unit_test(test_bad_text), cmocka_unit_test(test_methods),
-		cmocka_unit_test(test_unusable_plans), cmocka_unit_test(test_tuning),
+		cmocka_unit_test(test_text),    cmocka_unit_test(test_summary), cmocka_unit_test(test_bad_text),
+		cmocka_unit_test(test_methods), cmocka_unit_test(test_gemm),    cmocka_unit_test(test_unusable_plans),
+		cmocka_unit_test(test_tuning),
 	};
 
 	if (skip_without_onednn(argc, argv))

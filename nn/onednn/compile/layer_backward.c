@@ -8,6 +8,7 @@
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/gradient.h"
 #include "nn/onednn/compile/winograd.h"
+#include "nn/onednn/program/shapes.h"
 
 static const ct_dnnl_desc *layout_of(const struct onednn_program *p, int param)
 {
@@ -64,16 +65,45 @@ static bool is_wrong_in_nhwc(const struct onednn_program *p, int id)
 	       w->r == 1 && w->s == 1 && (w->stride_h > 1 || w->stride_w > 1);
 }
 
+/* Appends the reorder of a gradient of weights from `dw` to the arena, if its layout there is another one. */
+static enum ct_status store_weights(struct onednn_program *p, int id, struct onednn_ref dw, const ct_dnnl_desc *desc)
+{
+	const int weight = ct__onednn_node(p, id)->weight;
+	const struct ct_dnnl_spec spec = {.op = CT_DNNL_REORDER, .src = desc, .dst = layout_of(p, weight)};
+	const ct_dnnl_prim *prim;
+	struct onednn_task *t;
+
+	if (spec.src == spec.dst)
+		return CT_OK;
+	CT_TRY(ct__onednn_prim(p, id, &spec, &prim));
+	CT_TRY(ct__onednn_call(p, id, prim, &t));
+	ct__onednn_arg(p, t, CT_DNNL_SRC, dw);
+	ct__onednn_arg(p, t, CT_DNNL_DST, (struct onednn_ref){ONEDNN_GRAD, weight});
+	return CT_OK;
+}
+
+/* Gets where the gradient of weights is computed in the layout `desc`: in the arena, or in a buffer. */
+static enum ct_status place_of_weights(struct onednn_program *p, int id, const ct_dnnl_desc *desc,
+				       struct onednn_ref *out)
+{
+	const int weight = ct__onednn_node(p, id)->weight;
+
+	*out = (struct onednn_ref){ONEDNN_GRAD, weight};
+	if (desc == layout_of(p, weight))
+		return CT_OK;
+	out->where = ONEDNN_BUFFER;
+	return ct__onednn_buffer(p, ct__dnnl_desc_bytes(desc), &out->id);
+}
+
 /* Computes dw and db. The primitive writes directly to the gradient arena if it supports the layout of the weights
  * there. Otherwise a reorder follows. */
 static enum ct_status emit_weights(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	const struct onednn_value *v = &p->values[id];
-	const ct_dnnl_desc *layout = layout_of(p, node->weight), *chosen;
+	const ct_dnnl_desc *chosen;
 	struct ct_dnnl_spec specs[2];
-	const struct onednn_ref arena = {ONEDNN_GRAD, node->weight};
-	struct onednn_ref src, dst, dw = arena;
+	struct onednn_ref src, dst, dw;
 	const ct_dnnl_prim *prim;
 	struct onednn_task *t;
 
@@ -91,26 +121,62 @@ static enum ct_status emit_weights(struct onednn_program *p, int id)
 	CT_TRY(ct__onednn_fit(p, id, prim, CT_DNNL_SRC, ONEDNN_BUF(v->kept.src), v->kept.src_desc, &src));
 	CT_TRY(ct__onednn_fit(p, id, prim, CT_DNNL_DIFF_DST, ONEDNN_BUF(v->gradient.buffer), v->layout.desc, &dst));
 	CT_TRY(ct__dnnl_prim_desc(p->dnnl, prim, CT_DNNL_DIFF_WEIGHTS, &chosen));
-	if (chosen != layout) {
-		dw.where = ONEDNN_BUFFER;
-		CT_TRY(ct__onednn_buffer(p, ct__dnnl_desc_bytes(chosen), &dw.id));
-	}
+	CT_TRY(place_of_weights(p, id, chosen, &dw));
 	CT_TRY(ct__onednn_call(p, id, prim, &t));
 	ct__onednn_arg(p, t, CT_DNNL_SRC, src);
 	ct__onednn_arg(p, t, CT_DNNL_DIFF_DST, dst);
 	ct__onednn_arg(p, t, CT_DNNL_DIFF_WEIGHTS, dw);
 	if (node->bias >= 0)
 		ct__onednn_arg(p, t, CT_DNNL_DIFF_BIAS, (struct onednn_ref){ONEDNN_GRAD, node->bias});
-	if (chosen != layout) {
-		const struct ct_dnnl_spec spec = {.op = CT_DNNL_REORDER, .src = chosen, .dst = layout};
-
-		CT_TRY(ct__onednn_prim(p, id, &spec, &prim));
-		CT_TRY(ct__onednn_call(p, id, prim, &t));
-		ct__onednn_arg(p, t, CT_DNNL_SRC, dw);
-		ct__onednn_arg(p, t, CT_DNNL_DST, arena);
-	}
+	CT_TRY(store_weights(p, id, dw, chosen));
 	CT_TRY(ct__onednn_slice_done(p, id, node->weight));
 	return ct__onednn_slice_done(p, id, node->bias);
+}
+
+/* Gets an image of bfloat16 in NHWC. */
+static enum ct_status nhwc(struct onednn_program *p, int id, int of, int buffer, const ct_dnnl_desc *desc,
+			   struct onednn_ref *out)
+{
+	const ct_dnnl_desc *want;
+	int dims[4];
+
+	ct__onednn_dims(p, of, dims);
+	CT_TRY(ct__dnnl_nhwc_of(p->dnnl, CT_DNNL_BF16, dims, &want));
+	return ct__onednn_relayout(p, id, ONEDNN_BUF(buffer), desc, want, out);
+}
+
+/* Returns whether ctrain's own kernels compute the gradient of the weights as products of matrices. The plan was made
+ * for full batches of one image size; these kernels compute all others, too. */
+static bool has_gemm(const struct onednn_program *p, int id, struct ct_weights_gemm_shape *s)
+{
+	const struct ct_net *net = p->base.net;
+
+	return ct_net_plan_method(&net->plan, ct__onednn_node(p, id)->name, CT_CONV_BACKWARD_WEIGHTS) == CT_CONV_GEMM &&
+	       ct__onednn_type(p) == CT_DNNL_BF16 && ct__onednn_weights_gemm_shape(p->base.graph, id, p->base.n, s);
+}
+
+static enum ct_status emit_weights_gemm(struct onednn_program *p, int id, const struct ct_weights_gemm_shape *s)
+{
+	const struct ct_node *node = ct__onednn_node(p, id);
+	const struct onednn_value *v = &p->values[id];
+	const int dims[4] = {s->k, s->c, s->win.r, s->win.s};
+	const ct_dnnl_desc *desc;
+	struct onednn_ref x, dy, dw;
+	struct onednn_task *t;
+	int scratch;
+
+	CT_TRY(nhwc(p, id, node->in[0], v->kept.src, v->kept.src_desc, &x));
+	CT_TRY(nhwc(p, id, id, v->gradient.buffer, v->layout.desc, &dy));
+	CT_TRY(ct__dnnl_rsck_weights(p->dnnl, dims, &desc));
+	CT_TRY(place_of_weights(p, id, desc, &dw));
+	CT_TRY(ct__onednn_buffer(p, ct__weights_gemm_scratch_bytes(s), &scratch));
+	CT_TRY(ct__onednn_task(p, ONEDNN_WEIGHTS_GEMM, id, &t));
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_WEIGHTS, dw);
+	ct__onednn_arg(p, t, CT_DNNL_SRC, x);
+	ct__onednn_arg(p, t, CT_DNNL_DIFF_DST, dy);
+	ct__onednn_arg_buffer(p, t, CT_DNNL_SCRATCHPAD, scratch);
+	CT_TRY(store_weights(p, id, dw, desc));
+	return ct__onednn_slice_done(p, id, node->weight);
 }
 
 static enum ct_status emit_data(struct onednn_program *p, int id)
@@ -150,8 +216,12 @@ static enum ct_status emit_data(struct onednn_program *p, int id)
 
 enum ct_status ct__onednn_layer_backward(struct onednn_program *p, int id)
 {
+	struct ct_weights_gemm_shape gemm;
+
 	if (ct_graph_trains(p->base.graph, id)) {
-		if (ct__onednn_winograd_computes(p, id, CT_CONV_BACKWARD_WEIGHTS))
+		if (has_gemm(p, id, &gemm))
+			CT_TRY(emit_weights_gemm(p, id, &gemm));
+		else if (ct__onednn_winograd_computes(p, id, CT_CONV_BACKWARD_WEIGHTS))
 			CT_TRY(ct__onednn_winograd_backward_weights(p, id));
 		else
 			CT_TRY(emit_weights(p, id));

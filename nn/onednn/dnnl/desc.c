@@ -146,6 +146,11 @@ enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], int block
 	return make_desc(c, CT_DNNL_F32, 4, dims, block == 8 ? dnnl_ABcd8b8a : dnnl_ABcd16b16a, out);
 }
 
+enum ct_status ct__dnnl_rsck_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out)
+{
+	return make_desc(c, CT_DNNL_F32, 4, dims, dnnl_hwio, out);
+}
+
 enum ct_dnnl_type ct__dnnl_desc_type(const ct_dnnl_desc *d)
 {
 	return d->type;

@@ -117,6 +117,8 @@ enum ct_status ct__dnnl_nhwc_of(ct_dnnl *c, enum ct_dnnl_type type, const int di
 /* [K/block,C/block,R,S,block c,block k], also with blocks of 8 or 16 */
 enum ct_status ct__dnnl_blocked_weights(ct_dnnl *c, const int dims[4], int block,
 					const ct_dnnl_desc **out) CT_MUST_CHECK;
+/* Weights [K,C,R,S], stored as [R,S,C,K]. */
+enum ct_status ct__dnnl_rsck_weights(ct_dnnl *c, const int dims[4], const ct_dnnl_desc **out) CT_MUST_CHECK;
 size_t ct__dnnl_desc_bytes(const ct_dnnl_desc *d); /* including padding */
 /* Writes strides and blocks as a string. */
 void ct__dnnl_desc_text(const ct_dnnl_desc *d, char *text, size_t len);

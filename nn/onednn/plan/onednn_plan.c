@@ -32,14 +32,18 @@ enum ct_status ct__onednn_best_layout(ct_dnnl *c, enum ct_precision precision, e
 }
 
 bool ct__onednn_can_compute(const ct_graph *g, int node, const struct ct_net_opts *opts, enum ct_plan_layout layout,
-			    enum ct_conv_method method)
+			    enum ct_conv_pass pass, enum ct_conv_method method)
 {
+	const bool bf16 = opts->precision == CT_PRECISION_BF16;
 	struct ct_winograd_shape s;
+	struct ct_weights_gemm_shape gemm;
 
 	if (method == CT_CONV_DIRECT)
 		return true;
-	return layout == CT_LAYOUT_BLOCKED &&
-	       ct__onednn_winograd_shape_of(g, node, opts->batch, opts->precision == CT_PRECISION_BF16, &s) &&
+	if (method == CT_CONV_GEMM)
+		return layout == CT_LAYOUT_NHWC && bf16 && pass == CT_CONV_BACKWARD_WEIGHTS &&
+		       ct__onednn_weights_gemm_shape(g, node, opts->batch, &gemm);
+	return layout == CT_LAYOUT_BLOCKED && ct__onednn_winograd_shape_of(g, node, opts->batch, bf16, &s) &&
 	       ct__winograd_possible(&s);
 }
 

@@ -23,6 +23,6 @@ enum ct_status ct__onednn_best_layout(ct_dnnl *c, enum ct_precision precision, e
 enum ct_status ct__onednn_plan(const ct_graph *g, const struct ct_net_opts *opts, enum ct_plan_layout layout,
 			       struct ct_net_plan *out) CT_MUST_CHECK;
 bool ct__onednn_can_compute(const ct_graph *g, int node, const struct ct_net_opts *opts, enum ct_plan_layout layout,
-			    enum ct_conv_method method);
+			    enum ct_conv_pass pass, enum ct_conv_method method);
 
 #endif

@@ -74,6 +74,7 @@ enum onednn_kind {
 	ONEDNN_NORM_POOL,           /* batch norm, ReLU and max pool by ctrain's kernels: enum onednn_pool_arg */
 	ONEDNN_NORM_POOL_BACKWARD,  /* enum onednn_pool_arg */
 	ONEDNN_WINOGRAD,            /* `n`: enum ct_conv_pass; arguments are looked up by enum ct_dnnl_arg */
+	ONEDNN_WEIGHTS_GEMM,        /* [out, x, dy, scratch] gradient of weights by kernels/weights_gemm.h */
 	ONEDNN_FOLD_CHECK, /* decides whether folded weights are still valid: the first 6 of enum onednn_fold_arg */
 	ONEDNN_FOLD,       /* computes folded weights: enum onednn_fold_arg */
 	ONEDNN_LOSS,       /* [logits, gradient of the sum of the row losses (in training)] */

@@ -38,3 +38,21 @@ bool ct__onednn_winograd_shape(const struct onednn_program *p, int id, struct ct
 {
 	return ct__onednn_winograd_shape_of(p->base.graph, id, p->base.n, ct__onednn_type(p) == CT_DNNL_BF16, s);
 }
+
+bool ct__onednn_weights_gemm_shape(const ct_graph *g, int id, int n, struct ct_weights_gemm_shape *s)
+{
+	const struct ct_node *node = ct_graph_node(g, id);
+
+	if (node->op != CT_OP_CONV2D || node->groups != 1 || node->bias >= 0)
+		return false;
+	const struct ct_shape in = ct_graph_node(g, node->in[0])->shape;
+	*s = (struct ct_weights_gemm_shape){.n = n,
+					    .c = in.c,
+					    .k = node->shape.c,
+					    .h = in.h,
+					    .w = in.w,
+					    .oh = node->shape.h,
+					    .ow = node->shape.w,
+					    .win = node->win};
+	return ct__weights_gemm_possible(s);
+}

@@ -134,6 +134,18 @@ static void run_winograd(const struct onednn_program *p, const struct onednn_tas
 	}
 }
 
+static void run_weights_gemm(const struct onednn_program *p, const struct onednn_task *t)
+{
+	struct ct_weights_gemm op = {.threads = p->base.net->engine->threads,
+				     .dw = t->ptr[0],
+				     .x = t->ptr[1],
+				     .dy = t->ptr[2],
+				     .scratch = t->ptr[3]};
+
+	CT_ASSERT(ct__onednn_weights_gemm_shape(p->base.graph, t->node, p->base.n, &op.shape));
+	ct__weights_gemm(&op);
+}
+
 static enum ct_status run_task(struct onednn_program *p, const struct onednn_task *t)
 {
 	const struct ct_node *node = ct_graph_node(p->base.graph, t->node);
@@ -168,6 +180,9 @@ static enum ct_status run_task(struct onednn_program *p, const struct onednn_tas
 		break;
 	case ONEDNN_WINOGRAD:
 		run_winograd(p, t);
+		break;
+	case ONEDNN_WEIGHTS_GEMM:
+		run_weights_gemm(p, t);
 		break;
 	case ONEDNN_FOLD_CHECK:
 	case ONEDNN_FOLD:
