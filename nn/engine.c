@@ -79,6 +79,12 @@ enum ct_status ct_engine_plan(ct_engine *e, const ct_graph *g, const struct ct_n
 	return ct_engine_plan_in(e, layout, g, opts, out);
 }
 
+bool ct_engine_can_compute(const ct_engine *e, const ct_graph *g, int node, const struct ct_net_opts *opts,
+			   enum ct_plan_layout layout, enum ct_conv_pass pass, enum ct_conv_method method)
+{
+	return e->ops->can_compute(g, node, opts, layout, pass, method);
+}
+
 static int convolution_named(const ct_graph *g, const char *name)
 {
 	for (int id = 0; id < ct_graph_n_nodes(g); id++) {

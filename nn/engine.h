@@ -220,6 +220,10 @@ enum ct_status ct_engine_plan_in(ct_engine *e, enum ct_plan_layout layout, const
 enum ct_status ct_engine_check_plan(const ct_engine *e, const struct ct_net_plan *p, const ct_graph *g,
 				    const struct ct_net_opts *opts) CT_MUST_CHECK;
 
+/* Returns whether the engine, which has plans, can compute a pass of the convolution `node` with a method. */
+bool ct_engine_can_compute(const ct_engine *e, const ct_graph *g, int node, const struct ct_net_opts *opts,
+			   enum ct_plan_layout layout, enum ct_conv_pass pass, enum ct_conv_method method);
+
 /* Borrows the engine and the graph, which must outlive the net. */
 enum ct_status ct_net_create(ct_engine *e, const ct_graph *g, const struct ct_net_opts *opts,
 			     ct_net **out) CT_MUST_CHECK;

@@ -10,8 +10,9 @@
 enum { MAX_REPETITIONS = 3, LEAST_SHARE = 4 /* of the rows: 1/4 */, N_PASSES = 2 /* forward, backward */ };
 
 /* The plans to measure. DATA: as SUGGESTED, but the gradient of the input is computed directly. MIXED: for each
- * convolution the fastest of the methods in the first three. */
-enum candidate { SUGGESTED, DIRECT, DATA, NHWC, MIXED, N_CANDIDATES };
+ * convolution the fastest of the methods in the first three. NHWC_GEMM: as NHWC, but CT_CONV_GEMM computes the
+ * gradients of the weights where it can. NHWC_MIXED: for each convolution the faster one of the two. */
+enum candidate { SUGGESTED, DIRECT, DATA, MIXED, NHWC, NHWC_GEMM, NHWC_MIXED, N_CANDIDATES };
 
 /* What is kept of a measurement. */
 struct times {
@@ -30,7 +31,7 @@ struct tuner {
 	float *targets;
 	struct times times[N_CANDIDATES];
 	int repetitions;
-	size_t done;
+	size_t done, total; /* plans */
 };
 
 static enum ct_status make_batch(struct tuner *t, int rows)
@@ -110,7 +111,7 @@ static enum ct_status measure(struct tuner *t, enum candidate c)
 	struct times *out = &t->times[c];
 
 	if (t->how->progress)
-		t->how->progress(t->how->user, t->done, N_CANDIDATES);
+		t->how->progress(t->how->user, t->done, t->total);
 	t->done++;
 	for (int pass = 0; pass < N_PASSES; pass++) {
 		ct_free(out->node[pass]);
@@ -134,7 +135,7 @@ static enum ct_status choose_size(struct tuner *t)
 	t->opts.batch = few;
 	CT_TRY(measure(t, SUGGESTED));
 	/* Each repetition of each plan is a step, and so is the first one, which touches the memory. */
-	const double steps = t->how->seconds / (N_CANDIDATES * t->times[SUGGESTED].total * rows / few);
+	const double steps = t->how->seconds / ((double)t->total * t->times[SUGGESTED].total * rows / few);
 	if (steps >= 3)
 		t->repetitions = steps > MAX_REPETITIONS + 1 ? MAX_REPETITIONS : (int)steps - 1;
 	const int fit = steps >= 2 ? rows : (int)(steps / 2 * rows);
@@ -195,24 +196,64 @@ static enum ct_status measure_methods(struct tuner *t)
 	return measure(t, MIXED);
 }
 
+/* Adds CT_CONV_GEMM to a plan in NHWC. */
+static enum ct_status use_gemm(const struct tuner *t, struct ct_net_plan *out)
+{
+	for (int id = 0; id < ct_graph_n_nodes(t->graph); id++) {
+		if (ct_engine_can_compute(t->engine, t->graph, id, &t->opts, CT_LAYOUT_NHWC, CT_CONV_BACKWARD_WEIGHTS,
+					  CT_CONV_GEMM))
+			CT_TRY(ct_net_plan_set(out, ct_graph_node(t->graph, id)->name, CT_CONV_BACKWARD_WEIGHTS,
+					       CT_CONV_GEMM));
+	}
+	return CT_OK;
+}
+
+static enum ct_status measure_gemm(struct tuner *t)
+{
+	const struct times *nhwc = &t->times[NHWC], *gemm = &t->times[NHWC_GEMM];
+
+	CT_TRY(measure(t, NHWC_GEMM));
+	if (nhwc->total <= 0 || gemm->total <= 0)
+		return CT_OK;
+	for (int i = 0; i < gemm->plan.n_convs; i++) {
+		const int id = node_named(t->graph, gemm->plan.convs[i].name);
+
+		if (gemm->node[1][id] < nhwc->node[1][id])
+			CT_TRY(ct_net_plan_set(&t->times[NHWC_MIXED].plan, gemm->plan.convs[i].name,
+					       CT_CONV_BACKWARD_WEIGHTS, CT_CONV_GEMM));
+	}
+	return measure(t, NHWC_MIXED);
+}
+
+/* Makes the plans that do not depend on measurements. */
+static enum ct_status make_plans(struct tuner *t)
+{
+	CT_TRY(ct_engine_plan_in(t->engine, CT_LAYOUT_BLOCKED, t->graph, &t->opts, &t->times[SUGGESTED].plan));
+	CT_TRY(ct_engine_plan_in(t->engine, CT_LAYOUT_NHWC, t->graph, &t->opts, &t->times[NHWC].plan));
+	for (int i = DIRECT; i < N_CANDIDATES; i++) {
+		if (i != NHWC)
+			CT_TRY(ct_net_plan_copy(&t->times[i < NHWC ? SUGGESTED : NHWC].plan, &t->times[i].plan));
+	}
+	CT_TRY(use_gemm(t, &t->times[NHWC_GEMM].plan));
+	t->total = 2 + (t->times[SUGGESTED].plan.n_convs > 0 ? 3 : 0) + (t->times[NHWC_GEMM].plan.n_convs > 0 ? 2 : 0);
+	return CT_OK;
+}
+
 static enum ct_status tune(struct tuner *t, struct ct_net_plan *out)
 {
 	enum candidate best = SUGGESTED;
 
 	t->how->rows = t->opts.batch;
 	CT_TRY(make_batch(t, t->opts.batch));
-	CT_TRY(ct_engine_plan_in(t->engine, CT_LAYOUT_BLOCKED, t->graph, &t->opts, &t->times[SUGGESTED].plan));
-	CT_TRY(ct_engine_plan_in(t->engine, CT_LAYOUT_NHWC, t->graph, &t->opts, &t->times[NHWC].plan));
-	for (int i = DIRECT; i < N_CANDIDATES; i++) {
-		if (i != NHWC)
-			CT_TRY(ct_net_plan_copy(&t->times[SUGGESTED].plan, &t->times[i].plan));
-	}
+	CT_TRY(make_plans(t));
 	CT_TRY(choose_size(t));
 	if (t->times[SUGGESTED].plan.n_convs > 0)
 		CT_TRY(measure_methods(t));
 	CT_TRY(measure(t, NHWC));
+	if (t->times[NHWC_GEMM].plan.n_convs > 0)
+		CT_TRY(measure_gemm(t));
 	if (t->how->progress)
-		t->how->progress(t->how->user, N_CANDIDATES, N_CANDIDATES);
+		t->how->progress(t->how->user, t->total, t->total);
 	for (int i = 0; i < N_CANDIDATES; i++) {
 		if (t->times[i].total > 0 && t->times[i].total < t->times[best].total)
 			best = (enum candidate)i;

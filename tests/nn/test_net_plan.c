@@ -256,22 +256,23 @@ static void count(void *user, size_t done, size_t total)
 }
 
 /* A measured plan is usable, and its time is not longer than that of the suggested one. */
-static void test_tuning(void **state)
+static void check_tuning(const char *layers, enum ct_precision precision, size_t plans)
 {
-	const struct ct_net_opts opts = opts_with(NULL);
-	ct_graph *g = graph_make(image, WINOGRAD_NET, 10, CT_LOSS_CROSS_ENTROPY, 0);
+	struct ct_net_opts opts = opts_with(NULL);
+	ct_graph *g = graph_make(image, layers, 10, CT_LOSS_CROSS_ENTROPY, 0);
 	struct calls calls = {0};
 	struct ct_plan_tuning how = {.seconds = 0.5, .progress = count, .user = &calls};
 	struct ct_net_plan plan;
 	ct_device *d;
 	ct_engine *e;
 
-	(void)state;
+	opts.precision = precision;
 	open_engine(&d, &e);
 	assert_ok(ct_plan_tune(e, g, &opts, &how, &plan));
 	assert_ok(ct_engine_check_plan(e, &plan, g, &opts));
 	assert_true(how.chosen_s > 0 && how.chosen_s <= how.suggested_s);
 	assert_true(how.rows >= 2 && how.rows <= 8);
+	assert_int_equal(calls.total, plans);
 	assert_true(calls.n > 2 && calls.last == calls.total);
 	ct_net_plan_release(&plan);
 	/* A limit of no time still measures every plan once, with fewer rows. */
@@ -282,6 +283,14 @@ static void test_tuning(void **state)
 	ct_engine_close(e);
 	ct_device_close(d);
 	ct_graph_destroy(g);
+}
+
+static void test_tuning(void **state)
+{
+	(void)state;
+	check_tuning(WINOGRAD_NET, CT_PRECISION_FP32, 5);
+	if (has_precision("onednn", CT_PRECISION_BF16) && ct_cpu_has(CT_CPU_AVX512BF16))
+		check_tuning(GEMM_NET, CT_PRECISION_BF16, 4);
 }
 
 int main(int argc, char **argv)

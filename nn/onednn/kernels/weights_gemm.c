@@ -88,7 +88,7 @@ struct ct__weights_gemm_grid ct__weights_gemm_grid(const struct ct_weights_gemm_
 			best = g;
 	}
 	const size_t fit = CHUNK_BYTES / run_bytes(&best);
-	best.chunk = fit < 1 ? 1 : fit > (size_t)best.runs ? best.runs : (int)fit;
+	best.chunk = fit<1 ? 1 : fit>(size_t) best.runs ? best.runs : (int)fit;
 	return best;
 }
 
@@ -181,9 +181,8 @@ static void copy_dy(const struct job *j, int run, size_t segment)
 		for (int i = 0; i < GEMM_PIXELS; i++, next_position(g, &p)) {
 			const int n = (j->first + run) * g->images + p.image;
 
-			at[i] = p.image < g->images && n < s->n
-					? pixel(j->op->dy, n, p.row, p.col, s->oh, s->ow, s->k)
-					: NULL;
+			at[i] = p.image < g->images && n < s->n ? pixel(j->op->dy, n, p.row, p.col, s->oh, s->ow, s->k)
+								: NULL;
 		}
 		ct__weights_gemm_pack_dy(at, s->k, g->steps * step, to + u * step);
 	}
@@ -218,23 +217,22 @@ static void multiply_one(const struct job *j, int64_t item)
 	const int taps = w->r * w->s, tap = (int)(item % taps), panel = (int)(item / taps);
 	const int c = panel / pairs(s->k) * 2 * GEMM_CHANNELS, k = panel % pairs(s->k) * 2 * GEMM_CHANNELS;
 	const int h = tap / w->s * w->dilation_h, v = tap % w->s * w->dilation_w;
-	const int phase = slot(g->used_h, h % w->stride_h) * __builtin_popcount(g->used_w) +
-			  slot(g->used_w, v % w->stride_w);
+	const int phase =
+		slot(g->used_h, h % w->stride_h) * __builtin_popcount(g->used_w) + slot(g->used_w, v % w->stride_w);
 	const size_t offset = (size_t)(h / w->stride_h) * (size_t)g->cols + (size_t)(v / w->stride_w);
-	const struct ct__gemm_block b = {
-		.a = j->x + (size_t)c * g->x_pitch + (size_t)phase * g->x_len + offset,
-		.a_row = g->x_pitch,
-		.a_run = g->x_run,
-		.b = j->dy + (size_t)k * g->steps * GEMM_PIXELS,
-		.b_block = g->steps * GEMM_PIXELS * GEMM_CHANNELS,
-		.b_run = g->dy_run,
-		.steps = g->steps,
-		.runs = j->runs,
-		.rows = c + GEMM_CHANNELS < s->c ? 2 : 1,
-		.cols = k + GEMM_CHANNELS < s->k ? 2 : 1,
-		.c = j->op->dw + ((size_t)tap * (size_t)s->c + (size_t)c) * (size_t)s->k + k,
-		.c_row = (size_t)s->k,
-		.add = j->first > 0};
+	const struct ct__gemm_block b = {.a = j->x + (size_t)c * g->x_pitch + (size_t)phase * g->x_len + offset,
+					 .a_row = g->x_pitch,
+					 .a_run = g->x_run,
+					 .b = j->dy + (size_t)k * g->steps * GEMM_PIXELS,
+					 .b_block = g->steps * GEMM_PIXELS * GEMM_CHANNELS,
+					 .b_run = g->dy_run,
+					 .steps = g->steps,
+					 .runs = j->runs,
+					 .rows = c + GEMM_CHANNELS < s->c ? 2 : 1,
+					 .cols = k + GEMM_CHANNELS < s->k ? 2 : 1,
+					 .c = j->op->dw + ((size_t)tap * (size_t)s->c + (size_t)c) * (size_t)s->k + k,
+					 .c_row = (size_t)s->k,
+					 .add = j->first > 0};
 
 	j->block(&b);
 }

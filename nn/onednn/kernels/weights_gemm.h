@@ -12,8 +12,8 @@
  * 2020, which describes the blocks.
  *
  * Sums are computed in fp32, by matrix units (AMX) or by the bfloat16 instructions of AVX-512. These differ in the last
- * bits. Results do not depend on the number of threads. A NaN or an infinity in x may also make weights NaN that it does
- * not affect in exact arithmetic. */
+ * bits. Results do not depend on the number of threads. A NaN or an infinity in x may also make weights NaN that it
+ * does not affect in exact arithmetic. */
 #ifndef CT_NN_ONEDNN_KERNELS_WEIGHTS_GEMM_H
 #define CT_NN_ONEDNN_KERNELS_WEIGHTS_GEMM_H
 
@@ -32,10 +32,10 @@ size_t ct__weights_gemm_scratch_bytes(const struct ct_weights_gemm_shape *s);
 struct ct_weights_gemm {
 	struct ct_weights_gemm_shape shape;
 	int threads;
-	void *scratch;     /* aligned to 64 bytes, like dw */
-	const void *x;     /* [N,H,W,C] bfloat16, like dy */
-	const void *dy;    /* [N,OH,OW,K] */
-	float *dw;         /* [R,S,C,K] */
+	void *scratch;  /* aligned to 64 bytes, like dw */
+	const void *x;  /* [N,H,W,C] bfloat16, like dy */
+	const void *dy; /* [N,OH,OW,K] */
+	float *dw;      /* [R,S,C,K] */
 };
 
 void ct__weights_gemm(const struct ct_weights_gemm *op);
