@@ -46,7 +46,8 @@ void ct_parallel_use_threads(int threads)
 void ct_parallel_pin(int threads, const struct ct_cpu_set *cpus)
 {
 #pragma omp parallel num_threads(threads)
-	(void)pthread_setaffinity_np(pthread_self(), sizeof(*cpus), cpus[omp_get_thread_num()].part);
+	if (omp_get_thread_num() > 0)
+		(void)pthread_setaffinity_np(pthread_self(), sizeof(*cpus), cpus[omp_get_thread_num()].part);
 }
 
 #else

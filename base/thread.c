@@ -12,21 +12,6 @@
 #include "base/clock.h"
 #include "base/stacks.h"
 
-/* A thread that the main thread starts would be pinned to the same CPU (ct_parallel_pin). */
-static int create(pthread_t *id, void *(*fn)(void *), void *arg)
-{
-	const struct ct_cpu_set *cpus = ct_cpu_bound();
-	pthread_attr_t attr;
-	int err;
-
-	if (!cpus || pthread_attr_init(&attr) != 0)
-		return pthread_create(id, NULL, fn, arg);
-	(void)pthread_attr_setaffinity_np(&attr, sizeof(*cpus), cpus->part);
-	err = pthread_create(id, &attr, fn, arg);
-	pthread_attr_destroy(&attr);
-	return err;
-}
-
 enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn)(void *), void *arg)
 {
 	char short_name[16] = {0};
@@ -44,7 +29,7 @@ enum ct_status ct_thread_start(struct ct_thread *t, const char *name, void *(*fn
 	sigdelset(&all, SIGSYS);
 	sigdelset(&all, ct_stacks_signal());
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = create(&t->id, fn, arg);
+	err = pthread_create(&t->id, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err != 0) {
 		CT_FAIL(CT_NOMEM, "cannot start thread \"%s\": %s", name, strerror(err));

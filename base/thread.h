@@ -39,13 +39,13 @@ static inline bool ct_cpu_set_has(const struct ct_cpu_set *set, int cpu)
 struct ct_cpu_set ct_cpu_mask(void);
 /* Writes the set to buf as a list such as "0-3,8". */
 void ct_cpu_set_text(const struct ct_cpu_set *set, char *buf, size_t len);
-/* Binds the calling thread, and all threads that ct_thread_start starts from now on, to these CPUs. Call it once,
- * before the first thread is started. Fails with CT_UNSUPPORTED. */
+/* Binds the calling thread, and all threads that it starts from now on, to these CPUs. Call it once, before the first
+ * thread is started. Fails with CT_UNSUPPORTED. */
 enum ct_status ct_cpu_bind(const struct ct_cpu_set *cpus) CT_MUST_CHECK;
-/* Returns the CPUs of ct_cpu_bind, or NULL if the process is not bound. */
-const struct ct_cpu_set *ct_cpu_bound(void);
-/* Lets a child process use the CPUs that this process had before ct_cpu_bind. */
-void ct_cpu_unbind(pid_t child);
+/* ct_cpu_release gives the calling thread the CPUs that the process had before ct_cpu_bind, so that a program that it
+ * starts has them, too. ct_cpu_rebind undoes this. They do nothing if the process is not bound. */
+void ct_cpu_release(void);
+void ct_cpu_rebind(void);
 
 /* Returns the number of CPUs in the affinity mask (ct_cpu_mask), limited by the cgroup quota (v1 and v2); at least 1.
  * The hardware threads of a core count as one CPU each. */

@@ -112,15 +112,16 @@ enum ct_status ct_cpu_bind(const struct ct_cpu_set *cpus)
 	return CT_OK;
 }
 
-const struct ct_cpu_set *ct_cpu_bound(void)
-{
-	return process.bound ? &process.cpus : NULL;
-}
-
-void ct_cpu_unbind(pid_t child)
+void ct_cpu_release(void)
 {
 	if (process.bound)
-		(void)sched_setaffinity(child, sizeof(process.before), process.before.part);
+		(void)sched_setaffinity(0, sizeof(process.before), process.before.part);
+}
+
+void ct_cpu_rebind(void)
+{
+	if (process.bound)
+		(void)sched_setaffinity(0, sizeof(process.cpus), process.cpus.part);
 }
 
 int ct_cpu_count(void)

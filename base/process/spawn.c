@@ -74,10 +74,10 @@ int ct_spawn(const struct ct_spawn *s, pid_t *pid)
 		rc = set_files(&files, s->files, copies);
 	if (rc == 0)
 		rc = set_attributes(&attr, s);
+	ct_cpu_release();
 	if (rc == 0)
 		rc = posix_spawnp(pid, argv[0], &files, &attr, argv, env ? env : environ);
-	if (rc == 0)
-		ct_cpu_unbind(*pid);
+	ct_cpu_rebind();
 	for (int i = 0; i < 3; i++) {
 		if (copies[i] >= 0)
 			close(copies[i]);

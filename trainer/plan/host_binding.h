@@ -25,9 +25,8 @@ void ct_host_binding_lines(const struct ct_host_binding *h, int first_rank, stru
 /* Binds this process to b->cpus, and makes it prefer the memory of b->node. If the system does not allow it, b->why_not
  * becomes the reason. Does nothing if the rank is not to be bound. Call it before any thread is started. */
 void ct_host_binding_apply(const struct ct_host_binding *h, struct ct_binding *b);
-/* Binds the compute threads of the calling thread to cores, if b requests it. Call it when the libraries that start
- * threads have been opened, because those threads would be bound to the core of the calling thread. Fails with
- * CT_NOMEM. */
+/* Binds the compute threads of the calling thread, except for itself, to cores, if b requests it. Fails with CT_NOMEM.
+ */
 enum ct_status ct_host_binding_pin(const struct ct_host_binding *h, const struct ct_binding *b) CT_MUST_CHECK;
 
 #endif
