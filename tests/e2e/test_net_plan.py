@@ -60,6 +60,17 @@ class Plans(Case):
         self.assertNotEqual(self.digest("other"), self.digest("whole"))
         self.assertNotEqual(self.metrics("other", "run")[0]["plan_digest"], self.metrics("whole", "run")[0]["plan_digest"])
 
+    def test_foreseen(self):
+        """`ctrain plan` compiles the model by the given plan, and refuses the files that training refuses."""
+        given = f"train.plan={self.write('nhwc.txt', NHWC)}"
+        config = self.config(CONFIG, "net.yaml")
+        self.assertIn("\nnet plan     nhwc, direct (train.plan)\n", self.run_ctrain("plan", config, given).out)
+        self.assertRegex(self.run_ctrain("plan", config).out, r"\nnet plan     .* \(suggested by the engine\)\n")
+        memory = [json.loads(self.run_ctrain("plan", config, "--json", *sets).out)["memory_bytes"]["activations"] for sets in ((), (given,))]
+        self.assertNotEqual(*memory)
+        r = self.run_ctrain("plan", config, f"train.plan={self.write('bad.txt', DIRECT + 'conv x')}", expect=USAGE)
+        self.assert_says(r, "bad.txt:3: ")
+
     def test_all_ranks_use_it(self):
         self.train_net("launch.procs=2", f"train.plan={self.write('nhwc.txt', NHWC)}")
         for rank in range(2):

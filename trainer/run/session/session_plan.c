@@ -12,42 +12,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "nn/plan_cache.h"
 #include "nn/tune_plan.h"
+#include "trainer/plan/net_plans.h"
 
 #define TUNING_SECONDS 8.0
-enum { MAX_PLAN = 1 << 20 };
 
-/* Returns whether the plan that is parsed from `text` can be used, and sets s->net_plan to it. The reason why it cannot
- * is in the error chain. */
+/* Sets s->net_plan to the plan that is parsed from `text`, if it can be used. */
 static enum ct_status use_text(struct ct_session *s, const char *text, const char *source)
 {
-	CT_TRY(ct_net_plan_parse(text, source, &s->net_plan));
-	const enum ct_status st = ct_engine_check_plan(s->engine, &s->net_plan, ct_session_whole(s), &s->plan.net);
-
-	if (st < 0) {
-		ct_net_plan_release(&s->net_plan);
-		return st == CT_UNSUPPORTED ? ct_error_wrap("%s", source) : st;
-	}
-	return CT_OK;
-}
-
-static enum ct_status use_file(struct ct_session *s)
-{
-	const char *path = s->cfg->train.plan;
-	char *text;
-	size_t n;
-
-	if (ct_file_read(path, MAX_PLAN, &text, &n) < 0)
-		return ct_error_wrap("train.plan");
-	enum ct_status st = use_text(s, text, path);
-	ct_free(text);
-	if (st == CT_UNSUPPORTED)
-		st = ct_error_hint(
-			"a plan belongs to a model and a kind of processor; without train.plan, ctrain chooses one");
-	return st < 0 ? ct_error_wrap("train.plan") : CT_OK;
+	return ct_plan_parse_net(text, source, s->engine, ct_session_whole(s), &s->plan.net, &s->net_plan);
 }
 
 /* Finds the checkpoint from which training is expected to continue. Sets *path to NULL if there is none. */
@@ -200,7 +175,7 @@ static enum ct_status choose(struct ct_session *s, bool train, bool *measure)
 
 	*measure = false;
 	if (train && s->cfg->train.plan[0])
-		return use_file(s);
+		return ct_plan_read_net(s->cfg, s->engine, ct_session_whole(s), &s->plan.net, &s->net_plan);
 	if (train)
 		CT_TRY(use_checkpoint(s, &done));
 	if (!done && train && !s->pipe && tune_how != CT_AUTOTUNE_OFF)
@@ -231,13 +206,9 @@ static enum ct_status share_text(struct ct_session *s)
 
 static void log_plan(const struct ct_session *s)
 {
-	const ct_graph *g = ct_session_whole(s);
 	char text[96];
-	int n = 0;
 
-	for (int id = 0; id < ct_graph_n_nodes(g); id++)
-		n += ct_graph_node(g, id)->op == CT_OP_CONV2D;
-	ct_net_plan_summary(&s->net_plan, n, text, sizeof(text));
+	ct_plan_net_text(&s->net_plan, ct_session_whole(s), text, sizeof(text));
 	CT_INFO("plan of the model: %s", text);
 }
 

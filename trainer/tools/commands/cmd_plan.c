@@ -9,6 +9,7 @@
 #include "trainer/plan/assume.h"
 #include "trainer/plan/devices.h"
 #include "trainer/plan/host_binding.h"
+#include "trainer/plan/net_plans.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/run/pipeline/pass_schedule.h"
 #include "trainer/tools/cli/print.h"
@@ -92,7 +93,7 @@ static enum ct_status print_run(const struct ct_config *c, const struct planned 
 	const struct ct_run_plan *r = &p->plan;
 	struct ct_device_info di = {0};
 	struct ct_plan_devices devices = {0};
-	char cpus[128], *dir = ct_plan_run_dir(c);
+	char cpus[128], plan[96], *dir = ct_plan_run_dir(c);
 
 	if (ct_device_info(p->device, &di) < 0 || ct_plan_devices(c, &devices) < 0)
 		ct_error_clear();
@@ -108,6 +109,10 @@ static enum ct_status print_run(const struct ct_config *c, const struct planned 
 		printf("skipped      %s\n", devices.skipped);
 	CT_TRY(print_binding(c, &p->ranks));
 	printf("engine       %s\n", ct_engine_version(p->engine));
+	if (r->net.plan) {
+		ct_plan_net_text(r->net.plan, p->graph, plan, sizeof(plan));
+		printf("net plan     %s (%s)\n", plan, c->train.plan[0] ? "train.plan" : "suggested by the engine");
+	}
 	for (int i = 0; i < p->ranks.local && devices.n > 0; i++)
 		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind, devices.index[i % devices.n]);
 	const char *share = share_name(p);

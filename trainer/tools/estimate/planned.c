@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/net_plans.h"
 #include "trainer/plan/ready.h"
 #include "trainer/run/pipeline/pipeline.h"
 #include "trainer/run/session/session_data.h"
@@ -150,6 +151,15 @@ static enum ct_status find_data(const struct ct_config *c, const struct ct_assum
 	return CT_OK;
 }
 
+static enum ct_status find_net_plan(const struct ct_config *c, struct planned *p)
+{
+	if (!ct_engine_has_plans(p->engine))
+		return CT_OK;
+	p->plan.net.plan = &p->net_plan;
+	return c->train.plan[0] ? ct_plan_read_net(c, p->engine, p->graph, &p->plan.net, &p->net_plan)
+				: ct_engine_plan(p->engine, p->graph, &p->plan.net, &p->net_plan);
+}
+
 enum ct_status ct_planned_make(const struct ct_config *c, const struct ct_assumed *assumed, struct planned *p)
 {
 	CT_TRY(ct_plan_ranks(c, &p->ranks));
@@ -164,6 +174,7 @@ enum ct_status ct_planned_make(const struct ct_config *c, const struct ct_assume
 	ct_run_plan_reduce(c, p->device, &p->plan);
 	CT_TRY(ct_engine_open(c->train.engine, p->device, ct_plan_threads(c, p->ranks.local), &p->engine));
 	CT_TRY(ct_plan_check_precision(c, p->engine));
+	CT_TRY(find_net_plan(c, p));
 	CT_TRY(ct_plan_graph(c, ti, largest_input(&p->plan), &p->size_graph));
 	if (p->val_info)
 		CT_TRY(ct_plan_graph(c, ti, p->plan.val_input, &p->val_graph));
@@ -175,6 +186,7 @@ enum ct_status ct_planned_make(const struct ct_config *c, const struct ct_assume
 void ct_planned_release(struct planned *p)
 {
 	release_parts(p);
+	ct_net_plan_release(&p->net_plan);
 	ct_engine_close(p->engine);
 	ct_device_close(p->device);
 	ct_graph_destroy(p->val_graph);

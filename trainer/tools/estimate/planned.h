@@ -19,6 +19,7 @@ struct planned {
 	ct_program *more[CT_MAX_STAGES]; /* training programs for the other micro-batches in flight */
 	ct_device *device;
 	ct_engine *engine;
+	struct ct_net_plan net_plan; /* the one of train.plan, or the one that the engine suggests */
 	ct_net *net;
 	ct_program *program, *eval;
 	struct ct_bucket *buckets;
