@@ -21,7 +21,28 @@ class Ranks(ranks.Equality, Soft):
     def check_calls(self, calls):
         super().check_calls(calls)
         self.assertNotIn("call cudaLaunchHostFunc", calls)
-        self.assertIn("call ncclCommWindowRegister", calls)
+        self.assertNotIn("call ncclMemAlloc", calls)
+        self.assertNotIn("call ncclCommWindowRegister", calls)
+
+
+class Windows(Soft):
+    """Gradients in registered windows."""
+
+    SETS = ("train.cuda_graph=on", "train.graph_steps=1", "train.epochs=1", "train.eval_every=0")
+
+    def test_equals_plain_memory(self):
+        log, env = self.path("calls"), {"SOFT_NCCL_VERSION": "23007"}
+        plain = self.cuda(*self.SETS, run="plain", env=env)
+        self.assertEqual(self.cuda(*self.SETS, "dist.nccl_windows=true", run="windows", env={**env, "SOFT_GPU_LOG": log}), plain)
+        self.assertIn("call ncclCommWindowRegister", read_text(log))
+
+    def test_versions_with_a_defect(self):
+        for version, code in (("22707", OK), ("22800", USAGE), ("23006", USAGE)):
+            with self.subTest(version=version):
+                r = self.train("device=cuda", "--procs", 2, "dist.nccl_windows=true", *self.SETS, "train.max_steps=2", run=f"run{version}",
+                               env=self.soft(2, env={"SOFT_NCCL_VERSION": version}), expect=code)
+                if code != OK:
+                    self.assert_last_says(r, "may read registered windows before", "dist.nccl_windows=false")
 
 
 class Numbers(Soft):

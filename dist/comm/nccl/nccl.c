@@ -4,6 +4,7 @@
 
 #include "base/device/cuda_check.h"
 #include "base/mem.h"
+#include "dist/comm/nccl/defects.h"
 #include "dist/comm/nccl/nccl_impl.h"
 #include "dist/comm/nccl/nccl_module.h"
 
@@ -37,7 +38,8 @@ static void memory_release(struct comm_nccl *n)
 		struct nccl_memory *m = n->memory;
 
 		n->memory = m->next;
-		if (m->at && n->api.MemFree(m->at) != ncclSuccess)
+		ct_device_mem_free(n->device, m->plain);
+		if (m->registered && n->api.MemFree(m->registered) != ncclSuccess)
 			(void)cudaGetLastError();
 		ct_free(m);
 	}
@@ -45,11 +47,12 @@ static void memory_release(struct comm_nccl *n)
 
 static enum ct_status deregister(struct comm_nccl *n, const struct nccl_memory *m)
 {
+	if (!m->window && !m->handle)
+		return CT_OK;
 	CT_TRY(ct__nccl_begin(n));
 	if (m->window)
 		return ct__nccl_end(n, n->api.CommWindowDeregister(n->nccl, m->window), "ncclCommWindowDeregister");
-	return ct__nccl_end(n, m->handle ? n->api.CommDeregister(n->nccl, m->handle) : ncclSuccess,
-			    "ncclCommDeregister");
+	return ct__nccl_end(n, n->api.CommDeregister(n->nccl, m->handle), "ncclCommDeregister");
 }
 
 /* Closes NCCL's communicator. All operations are done. */
@@ -123,6 +126,7 @@ static enum ct_status build(struct comm_nccl *n)
 	void *p;
 
 	CT_TRY(ct__nccl_api_open(&n->api));
+	CT_TRY(ct__nccl_check_defects(&(struct ct_nccl_use){n->api.version, n->base.opts.nccl_windows}));
 	CT_TRY(ct_stream_create(n->device, true, &n->stream));
 	CT_TRY(ct_device_mem_alloc(n->device, WORD_BYTES, true, &p));
 	n->word = p;
@@ -162,19 +166,20 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 
 /* ---- memory */
 
-static enum ct_status memory_alloc(struct comm_nccl *n, struct nccl_memory *m, size_t bytes)
+static enum ct_status alloc_registered(struct comm_nccl *n, struct nccl_memory *m, size_t bytes)
 {
-	CT_TRY(ct__nccl_check(&n->api, NULL, n->api.MemAlloc(&m->at, bytes), "ncclMemAlloc"));
-	CT_TRY(ct_cuda_check(cudaMemset(m->at, 0, bytes), "cudaMemset"));
+	CT_TRY(ct__nccl_check(&n->api, NULL, n->api.MemAlloc(&m->registered, bytes), "ncclMemAlloc"));
+	CT_TRY(ct_cuda_check(cudaMemset(m->registered, 0, bytes), "cudaMemset"));
 	CT_TRY(ct_cuda_check(cudaStreamSynchronize(NULL), "cudaStreamSynchronize"));
 	CT_TRY(ct__nccl_begin(n));
-	CT_TRY(ct__nccl_end(n, n->api.CommWindowRegister(n->nccl, m->at, bytes, &m->window, NCCL_WIN_COLL_SYMMETRIC),
-			    "ncclCommWindowRegister"));
+	CT_TRY(ct__nccl_end(
+		n, n->api.CommWindowRegister(n->nccl, m->registered, bytes, &m->window, NCCL_WIN_COLL_SYMMETRIC),
+		"ncclCommWindowRegister"));
 	if (m->window)
 		return CT_OK;
 	/* These GPUs have no symmetric memory. */
 	CT_TRY(ct__nccl_begin(n));
-	return ct__nccl_end(n, n->api.CommRegister(n->nccl, m->at, bytes, &m->handle), "ncclCommRegister");
+	return ct__nccl_end(n, n->api.CommRegister(n->nccl, m->registered, bytes, &m->handle), "ncclCommRegister");
 }
 
 static enum ct_status mem_alloc(ct_comm *c, size_t bytes, void **out)
@@ -186,8 +191,11 @@ static enum ct_status mem_alloc(ct_comm *c, size_t bytes, void **out)
 	CT_TRY_ALLOC(m = CT_NEW(struct nccl_memory));
 	m->next = n->memory;
 	n->memory = m;
-	CT_TRY(memory_alloc(n, m, (bytes + align) / align * align));
-	*out = m->at;
+	if (c->opts.nccl_windows)
+		CT_TRY(alloc_registered(n, m, (bytes + align) / align * align));
+	else
+		CT_TRY(ct_device_mem_alloc(n->device, bytes, true, &m->plain));
+	*out = c->opts.nccl_windows ? m->registered : m->plain;
 	return CT_OK;
 }
 

@@ -37,10 +37,11 @@ struct nccl_flight {
 		back_at; /* bytes, from an offset in pinned, that are copied to the destination when all is done */
 };
 
-/* Memory from ncclMemAlloc. */
+/* Memory of the caller: plain device memory, or memory from ncclMemAlloc that is registered. */
 struct nccl_memory {
 	struct nccl_memory *next;
-	void *at, *handle;
+	void *plain, *registered;
+	void *handle;
 	ncclWindow_t window;
 };
 

@@ -109,7 +109,8 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 	struct ct_comm_opts co = {.timeout_ns = local ? CT_FOREVER : (int64_t)(c->dist.timeout * 1e9),
 				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL,
 				  .ports = ct_plan_port_range(c),
-				  .device = s->device};
+				  .device = s->device,
+				  .nccl_windows = c->dist.nccl_windows};
 	char scope[32] = "norm";
 
 	if (!local)

@@ -354,7 +354,8 @@ static enum ct_status run_rank(void *user, const struct ct_identity *id)
 				   .timeout_ns = (int64_t)(cfg->dist.rendezvous_timeout * 1e9)};
 	struct ct_comm_opts co = {.timeout_ns = (int64_t)(cfg->dist.timeout * 1e9),
 				  .ports = ct_plan_port_range(cfg),
-				  .iface = cfg->dist.iface[0] ? cfg->dist.iface : NULL};
+				  .iface = cfg->dist.iface[0] ? cfg->dist.iface : NULL,
+				  .nccl_windows = cfg->dist.nccl_windows};
 
 	CT_TRY(check_memory(o, id));
 	CT_TRY_GOTO(ct_world_join(id, &wo, &world), st, out);
