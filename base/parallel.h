@@ -35,8 +35,9 @@ void ct_parallel_for(int threads, int64_t n, int64_t grain, ct_range_fn run, voi
 void ct_parallel_use_threads(int threads);
 
 /* Binds each of the compute threads that run the calling thread's loops with this value of `threads` to the CPUs
- * cpus[i], except for the calling thread, which is thread 0: threads that it starts later, which OpenMP does if a
- * library uses fewer threads for a while, would be bound to the same CPUs. Has no effect in a build without OpenMP. */
+ * cpus[i]. The calling thread, which is thread 0, is not bound, because threads that it starts later inherit its CPUs.
+ * OpenMP ends threads and starts new ones if a library uses fewer threads for a while; the new ones are not bound. Has
+ * no effect in a build without OpenMP. */
 void ct_parallel_pin(int threads, const struct ct_cpu_set *cpus);
 
 #endif

@@ -42,9 +42,10 @@ void ct_cpu_set_text(const struct ct_cpu_set *set, char *buf, size_t len);
 /* Binds the calling thread, and all threads that it starts from now on, to these CPUs. Call it once, before the first
  * thread is started. Fails with CT_UNSUPPORTED. */
 enum ct_status ct_cpu_bind(const struct ct_cpu_set *cpus) CT_MUST_CHECK;
-/* ct_cpu_release gives the calling thread the CPUs that the process had before ct_cpu_bind, so that a program that it
- * starts has them, too. ct_cpu_rebind undoes this. They do nothing if the process is not bound. */
-void ct_cpu_release(void);
+/* ct_cpu_unbind gives the calling thread the CPUs that the process had before ct_cpu_bind, so that a program that it
+ * starts has them, too. ct_cpu_rebind gives it the CPUs of ct_cpu_bind again. They do nothing if the process is not
+ * bound. Not for threads that ct_parallel_pin has bound. */
+void ct_cpu_unbind(void);
 void ct_cpu_rebind(void);
 
 /* Returns the number of CPUs in the affinity mask (ct_cpu_mask), limited by the cgroup quota (v1 and v2); at least 1.

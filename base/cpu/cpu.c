@@ -112,7 +112,7 @@ enum ct_status ct_cpu_bind(const struct ct_cpu_set *cpus)
 	return CT_OK;
 }
 
-void ct_cpu_release(void)
+void ct_cpu_unbind(void)
 {
 	if (process.bound)
 		(void)sched_setaffinity(0, sizeof(process.before), process.before.part);

@@ -74,7 +74,7 @@ int ct_spawn(const struct ct_spawn *s, pid_t *pid)
 		rc = set_files(&files, s->files, copies);
 	if (rc == 0)
 		rc = set_attributes(&attr, s);
-	ct_cpu_release();
+	ct_cpu_unbind();
 	if (rc == 0)
 		rc = posix_spawnp(pid, argv[0], &files, &attr, argv, env ? env : environ);
 	ct_cpu_rebind();

@@ -192,7 +192,7 @@ static void test_bind(void **state)
 	ct_parallel_pin(2, (const struct ct_cpu_set[]){one[1], one[1]});
 	ct_parallel_for(2, 2, 1, get_masks, of_range);
 	assert_memory_equal(&of_range[0], &one[0], sizeof(mask));
-#ifdef _OPENMP
+#ifdef CT_PARALLEL_PINS
 	assert_memory_equal(&of_range[1], &one[1], sizeof(mask));
 #endif
 	assert_ok(ct_thread_start(&t, "test", get_mask, &mask));
