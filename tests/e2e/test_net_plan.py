@@ -60,14 +60,31 @@ class Plans(Case):
         self.assertNotEqual(self.digest("other"), self.digest("whole"))
         self.assertNotEqual(self.metrics("other", "run")[0]["plan_digest"], self.metrics("whole", "run")[0]["plan_digest"])
 
+    def test_gemm(self):
+        """A plan with gradients of weights by gemm has an effect, and is used again when the run is resumed with other threads."""
+        gemm = NHWC + "".join(f"conv layer{k}.0.conv1 direct direct gemm\n" for k in (1, 2, 3))
+        sets = ("precision=bf16", *SAVES, "model.freeze=[\"conv1.*\", \"layer1.0.conv1.*\"]")
+        if "bf16" not in self.run_ctrain("info").out:
+            self.skipTest("this processor has no bfloat16 instructions")
+        given = f"train.plan={self.write('gemm.txt', gemm)}"
+        self.train_net(given, *sets, run="whole")
+        self.assertEqual(self.plan("whole"), gemm)
+        self.train_net(given, *sets, "train.max_steps=4")
+        self.train_net(*sets, "launch.threads=2")
+        self.assertEqual(self.plan(), gemm)
+        self.assertEqual(self.metrics(kind="run")[-1]["resumed_step"], 4)
+        self.train_net(f"train.plan={self.write('nhwc.txt', NHWC)}", *sets, run="direct")
+        self.assertNotEqual(self.digest("direct"), self.digest("whole"))
+
     def test_foreseen(self):
         """`ctrain plan` compiles the model by the given plan, and refuses the files that training refuses."""
         given = f"train.plan={self.write('nhwc.txt', NHWC)}"
         config = self.config(CONFIG, "net.yaml")
         self.assertIn("\nnet plan     nhwc, direct (train.plan)\n", self.run_ctrain("plan", config, given).out)
-        self.assertRegex(self.run_ctrain("plan", config).out, r"\nnet plan     .* \(suggested by the engine\)\n")
-        memory = [json.loads(self.run_ctrain("plan", config, "--json", *sets).out)["memory_bytes"]["activations"] for sets in ((), (given,))]
-        self.assertNotEqual(*memory)
+        self.assertRegex(self.run_ctrain("plan", config).out, r"\nnet plan     .* \(suggested by the engine; .*\)\n")
+        suggested, nhwc = (json.loads(self.run_ctrain("plan", config, "--json", *sets).out) for sets in ((), (given,)))
+        self.assertEqual(nhwc["net_plan"], "nhwc, direct")
+        self.assertNotEqual(suggested["memory_bytes"]["activations"], nhwc["memory_bytes"]["activations"])
         r = self.run_ctrain("plan", config, f"train.plan={self.write('bad.txt', DIRECT + 'conv x')}", expect=USAGE)
         self.assert_says(r, "bad.txt:3: ")
 

@@ -111,7 +111,9 @@ static enum ct_status print_run(const struct ct_config *c, const struct planned 
 	printf("engine       %s\n", ct_engine_version(p->engine));
 	if (r->net.plan) {
 		ct_plan_net_text(r->net.plan, p->graph, plan, sizeof(plan));
-		printf("net plan     %s (%s)\n", plan, c->train.plan[0] ? "train.plan" : "suggested by the engine");
+		printf("net plan     %s (%s)\n", plan,
+		       c->train.plan[0] ? "train.plan"
+					: "suggested by the engine; a measured or resumed run may have another one");
 	}
 	for (int i = 0; i < p->ranks.local && devices.n > 0; i++)
 		printf("  rank %-4d  %s %d\n", p->ranks.first + i, di.kind, devices.index[i % devices.n]);
@@ -262,10 +264,15 @@ static ct_json *plan_json(const struct ct_config *c, const struct planned *p, co
 	const struct ct_run_plan *r = &p->plan;
 	const struct ct_net_memory *m = &p->memory;
 	ct_json *j = ct_json_object(), *memory = ct_json_object();
+	char text[96];
 
 	ct_json_set_i64(j, "world_size", p->ranks.world);
 	ct_json_set_i64(j, "nodes", p->ranks.n_nodes);
 	ct_json_set_str(j, "engine", ct_engine_version(p->engine));
+	if (r->net.plan) {
+		ct_plan_net_text(r->net.plan, p->graph, text, sizeof(text));
+		ct_json_set_str(j, "net_plan", text);
+	}
 	ct_json_set_i64(j, "global_batch", r->global_batch);
 	ct_json_set_i64(j, "per_rank", r->per_rank);
 	ct_json_set_i64(j, "accumulate", r->accumulate);
