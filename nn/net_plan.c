@@ -223,7 +223,7 @@ enum ct_status ct_net_plan_digest(const struct ct_net_plan *p, char hex[65])
 	return st;
 }
 
-/* No convolution has more than one, because each suits one layout. */
+/* A plan has at most one method other than direct, because each suits one layout. */
 static enum ct_conv_method special_method(const struct ct_net_plan *p)
 {
 	int pass = 0;

@@ -25,6 +25,7 @@ enum ct_plan_layout { CT_PLAN_LAYOUTS(CT_CHOICE_ID) };
  * gradient of the weights as products of matrices, in bfloat16 and NHWC (nn/onednn/kernels/weights_gemm.h). */
 #define CT_CONV_METHODS(X) X(CT_CONV_DIRECT, "direct") X(CT_CONV_WINOGRAD, "winograd") X(CT_CONV_GEMM, "gemm")
 enum ct_conv_method { CT_CONV_METHODS(CT_CHOICE_ID) };
+enum { CT_CONV_N_METHODS = CT_CHOICE_COUNT(CT_CONV_METHODS) };
 
 enum ct_conv_pass { CT_CONV_FORWARD, CT_CONV_BACKWARD_DATA, CT_CONV_BACKWARD_WEIGHTS, CT_CONV_PASSES };
 

@@ -118,9 +118,9 @@ static enum ct_status measure(struct tuner *t, enum candidate c)
 		CT_TRY_ALLOC(out->node[pass] = CT_NEW_ARRAY(double, (size_t)ct_graph_n_nodes(t->graph)));
 	}
 	const enum ct_status st = measure_net(t, out);
-	if (st != CT_UNSUPPORTED || c == SUGGESTED)
+	if ((st != CT_UNSUPPORTED && st != CT_NOMEM) || c == SUGGESTED)
 		return st;
-	ct_error_clear(); /* the library lacks an implementation: this plan is out */
+	ct_error_clear(); /* the library lacks an implementation, or there is too little memory: this plan is out */
 	out->total = 0;
 	return CT_OK;
 }
@@ -200,7 +200,8 @@ static enum ct_status measure_methods(struct tuner *t)
 static enum ct_status use_gemm(const struct tuner *t, struct ct_net_plan *out)
 {
 	for (int id = 0; id < ct_graph_n_nodes(t->graph); id++) {
-		if (ct_engine_can_compute(t->engine, t->graph, id, &t->opts, CT_LAYOUT_NHWC, CT_CONV_BACKWARD_WEIGHTS,
+		if (ct_graph_trains(t->graph, id) &&
+		    ct_engine_can_compute(t->engine, t->graph, id, &t->opts, CT_LAYOUT_NHWC, CT_CONV_BACKWARD_WEIGHTS,
 					  CT_CONV_GEMM))
 			CT_TRY(ct_net_plan_set(out, ct_graph_node(t->graph, id)->name, CT_CONV_BACKWARD_WEIGHTS,
 					       CT_CONV_GEMM));

@@ -1,8 +1,8 @@
 /* Finds the fastest plan of a net on an engine that has plans, by measuring training steps of the complete net.
  *
- * The plans that the engine suggests for each layout are measured. For the blocked layout, also plans in which
- * convolutions are direct, and for NHWC, one with CT_CONV_GEMM; from these, the fastest method is chosen for each
- * convolution and pass. The plan whose steps took the shortest time in all is the result. */
+ * The plans that the engine suggests for each layout are measured. For the blocked layout, plans in which
+ * convolutions are direct are measured, too, and for NHWC, one with CT_CONV_GEMM. From these, the fastest method is
+ * chosen for each convolution and pass. The plan whose steps took the shortest time in all is the result. */
 #ifndef CT_NN_TUNE_PLAN_H
 #define CT_NN_TUNE_PLAN_H
 

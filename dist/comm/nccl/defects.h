@@ -8,7 +8,7 @@
 
 /* How ctrain would use NCCL. */
 struct ct_nccl_use {
-	int version; /* as of ncclGetVersion */
+	int version;  /* as of ncclGetVersion */
 	bool windows; /* collectives on registered windows in recorded steps (dist.nccl_windows) */
 };
 

@@ -82,15 +82,15 @@ static enum ct_status open_cache(struct ct_session *s, ct_plan_cache **out)
 	return st;
 }
 
-/* What the times depend on besides the processor. */
+/* What the result of a measurement depends on besides the processor; also the number of methods that ctrain knows. */
 static void entry_name(const struct ct_session *s, char *name, size_t len)
 {
 	char graph[65];
 
 	ct_graph_digest(ct_session_whole(s), graph);
-	snprintf(name, len, "%s, %d rows, %s, %d ranks with %d threads", graph, s->plan.net.batch,
+	snprintf(name, len, "%s, %d rows, %s, %d ranks with %d threads, %d methods", graph, s->plan.net.batch,
 		 ct_precision_name(s->plan.net.precision), ct_session_local_world(s),
-		 ct_plan_threads(s->cfg, ct_session_local_world(s)));
+		 ct_plan_threads(s->cfg, ct_session_local_world(s)), CT_CONV_N_METHODS);
 }
 
 /* An entry is one line. */
