@@ -84,7 +84,8 @@ static bool decode(const ucontext_t *u, struct instruction *in)
 	const uint8_t *at = (const uint8_t *)(uintptr_t)u->uc_mcontext.gregs[REG_RIP];
 
 	*in = (struct instruction){0};
-	if (at[0] != 0xc4 || (at[1] & 0x1f) != 2)
+	/* W and L must be 0. */
+	if (at[0] != 0xc4 || (at[1] & 0x1f) != 2 || at[2] & 0x84)
 		return false;
 	in->prefix = at[2] & 3;
 	in->opcode = at[3];
@@ -98,16 +99,26 @@ static bool decode(const ucontext_t *u, struct instruction *in)
 	return true;
 }
 
+static bool is_zero(const uint8_t *at, const uint8_t *end)
+{
+	while (at < end && *at == 0)
+		at++;
+	return at == end;
+}
+
+/* The processor refuses palettes that it does not know, values in reserved places, and tiles of which only one size is
+ * zero. */
 static bool configure(const uint8_t *from)
 {
-	if (from[0] != 1)
+	if (from[0] != 1 || !is_zero(from + 1, from + 16) || !is_zero(from + 32, from + 48) ||
+	    !is_zero(from + 56, from + 64))
 		return false;
 	memset(&tiles, 0, sizeof(tiles));
 	memcpy(tiles.row_bytes, from + 16, sizeof(tiles.row_bytes));
 	memcpy(tiles.rows, from + 48, sizeof(tiles.rows));
 	tiles.configured = true;
 	for (int i = 0; i < TILES; i++) {
-		if (tiles.rows[i] > ROWS || tiles.row_bytes[i] > ROW_BYTES)
+		if (tiles.rows[i] > ROWS || tiles.row_bytes[i] > ROW_BYTES || !tiles.rows[i] != !tiles.row_bytes[i])
 			return false;
 	}
 	return true;

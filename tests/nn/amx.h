@@ -1,5 +1,5 @@
-/* Emulates the instructions of AMX that ctrain's kernels use, on processors that do not have them: those for bfloat16,
- * with which compiled code is tested bit by bit. Such an instruction raises SIGILL; the handler executes it and
+/* Emulates the instructions of AMX that ctrain's kernels use, those for bfloat16, on processors that do not have them.
+ * Such an instruction raises SIGILL; the handler executes it and
  * continues after it. Each thread has tiles of its own. Like the processor, it adds the products of even and of odd
  * elements separately, and these sums to the tile (Intel 64 and IA-32 Architectures Software Developer's Manual,
  * TDPBF16PS). It does not flush denormal numbers to zero. */

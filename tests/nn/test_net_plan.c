@@ -102,10 +102,12 @@ static struct ct_net_opts opts_with(const struct ct_net_plan *plan)
 	return (struct ct_net_opts){.batch = 8, .input = CT_INPUT_F32_NCHW, .train = true, .plan = plan};
 }
 
-/* Runs a step and gets the gradients of all parameters, one after the other. */
+/* Sums the gradients of a full batch and of one with fewer rows, and gets those of all parameters, one after the other.
+ */
 static float *gradients_of(const char *layers, const char *engine, struct ct_net_opts opts, size_t *n)
 {
-	const struct ct_backward_opts back = {.scale = 1.0f / 8};
+	struct ct_backward_opts back = {.scale = 1.0f / 8};
+	ct_program *small;
 	int32_t labels[8];
 	struct rig r;
 	struct ct_metrics m = {0};
@@ -115,8 +117,14 @@ static float *gradients_of(const char *layers, const char *engine, struct ct_net
 	fill_labels(2, labels, 8, 10);
 	rig_open(&r, engine, graph_make(image, layers, 10, CT_LOSS_CROSS_ENTROPY, 0), &opts);
 	const struct ct_batch batch = {.n = 8, .x = x, .labels = labels};
+	const struct ct_batch few = {.n = 3, .x = x, .labels = labels};
 	assert_ok(forward_now(r.program, &batch, &m));
 	assert_ok(ct_program_backward(r.program, &back));
+	back.accumulate = true;
+	assert_ok(ct_program_create(r.net, 3, CT_TRAIN, &small));
+	assert_ok(forward_now(small, &few, &m));
+	assert_ok(ct_program_backward(small, &back));
+	ct_program_destroy(small);
 	all = CT_NEW_ARRAY(float, ct_graph_n_elems(r.graph));
 	*n = 0;
 	for (int i = 0; i < ct_graph_n_params(r.graph); i++) {
@@ -174,8 +182,16 @@ static double norm_of(const float *x, const float *minus, size_t n)
 	return sqrt(sum);
 }
 
-/* In bf16, the gradients are as close to those of ref as with direct convolutions. They only differ from these in the
- * weights of the convolution that the plan names. */
+static void skip_without_bf16(void)
+{
+	if (has_precision("onednn", CT_PRECISION_BF16) && ct_cpu_has(CT_CPU_AVX512BF16))
+		return;
+	print_message("this processor has no bfloat16 instructions\n");
+	skip();
+}
+
+/* In bf16, the gradients are as close to those of ref as with direct convolutions. They differ from these only in the
+ * weights of the convolutions that the plan names. */
 static void test_gemm(void **state)
 {
 	struct ct_net_plan p = parsed("ctrain plan 1\nlayout nhwc\nconv a direct direct gemm\n"
@@ -185,8 +201,7 @@ static void test_gemm(void **state)
 	size_t n, m;
 
 	(void)state;
-	if (!has_precision("onednn", CT_PRECISION_BF16) || !ct_cpu_has(CT_CPU_AVX512BF16))
-		return;
+	skip_without_bf16();
 	float *want = gradients_of(GEMM_NET, "ref", opts, &n);
 	opts.precision = CT_PRECISION_BF16;
 	opts.plan = &nhwc;
@@ -227,9 +242,6 @@ static void test_unusable_plans(void **state)
 	assert_fails(ct_engine_check_plan(e, &unknown, g, &opts), CT_UNSUPPORTED, "the model has no convolution c");
 	struct ct_net_plan nhwc = parsed("ctrain plan 1\nlayout nhwc\nconv a winograd direct direct\n");
 	assert_fails(ct_engine_check_plan(e, &nhwc, g, &opts), CT_UNSUPPORTED, "cannot compute a with winograd");
-	struct ct_net_plan fp32 = parsed("ctrain plan 1\nlayout nhwc\nconv a direct direct gemm\n");
-	assert_fails(ct_engine_check_plan(e, &fp32, g, &opts), CT_UNSUPPORTED, "cannot compute a with gemm");
-	ct_net_plan_release(&fp32);
 	struct ct_net_plan suggested;
 	assert_ok(ct_engine_plan(e, g, &opts, &suggested));
 	assert_ok(ct_engine_check_plan(e, &suggested, g, &opts));
@@ -239,6 +251,43 @@ static void test_unusable_plans(void **state)
 	ct_engine_close(e);
 	ct_device_close(d);
 	ct_graph_destroy(g);
+}
+
+static enum ct_status check(const char *text, enum ct_precision precision)
+{
+	struct ct_net_opts opts = opts_with(NULL);
+	ct_graph *g = graph_make(image, GEMM_NET, 10, CT_LOSS_CROSS_ENTROPY, 0);
+	struct ct_net_plan p = parsed(text);
+	ct_device *d;
+	ct_engine *e;
+
+	opts.precision = precision;
+	open_engine(&d, &e);
+	const enum ct_status st = ct_engine_check_plan(e, &p, g, &opts);
+	ct_error_clear();
+	ct_net_plan_release(&p);
+	ct_engine_close(e);
+	ct_device_close(d);
+	ct_graph_destroy(g);
+	return st;
+}
+
+static void test_where_gemm_is_usable(void **state)
+{
+	static const char usable[] = "ctrain plan 1\nlayout nhwc\nconv a direct direct gemm\n";
+
+	(void)state;
+	skip_without_bf16();
+	assert_int_equal(check(usable, CT_PRECISION_BF16), CT_OK);
+	assert_int_equal(check(usable, CT_PRECISION_FP32), CT_UNSUPPORTED);
+	assert_int_equal(check("ctrain plan 1\nlayout blocked\nconv a direct direct gemm\n", CT_PRECISION_BF16),
+			 CT_UNSUPPORTED);
+	assert_int_equal(check("ctrain plan 1\nlayout nhwc\nconv a gemm direct direct\n", CT_PRECISION_BF16),
+			 CT_UNSUPPORTED);
+	assert_int_equal(check("ctrain plan 1\nlayout nhwc\nconv a direct gemm direct\n", CT_PRECISION_BF16),
+			 CT_UNSUPPORTED);
+	assert_int_equal(check("ctrain plan 1\nlayout nhwc\nconv c direct direct gemm\n", CT_PRECISION_BF16),
+			 CT_UNSUPPORTED); /* it has a bias */
 }
 
 struct calls {
@@ -289,17 +338,26 @@ static void test_tuning(void **state)
 {
 	(void)state;
 	check_tuning(WINOGRAD_NET, CT_PRECISION_FP32, 5);
-	if (has_precision("onednn", CT_PRECISION_BF16) && ct_cpu_has(CT_CPU_AVX512BF16))
-		check_tuning(GEMM_NET, CT_PRECISION_BF16, 4);
+}
+
+static void test_tuning_bf16(void **state)
+{
+	(void)state;
+	skip_without_bf16();
+	check_tuning(GEMM_NET, CT_PRECISION_BF16, 4);
 }
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),    cmocka_unit_test(test_summary), cmocka_unit_test(test_bad_text),
-		cmocka_unit_test(test_methods), cmocka_unit_test(test_gemm),    cmocka_unit_test(test_unusable_plans),
-		cmocka_unit_test(test_tuning),
-	};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_text),
+					   cmocka_unit_test(test_summary),
+					   cmocka_unit_test(test_bad_text),
+					   cmocka_unit_test(test_methods),
+					   cmocka_unit_test(test_gemm),
+					   cmocka_unit_test(test_unusable_plans),
+					   cmocka_unit_test(test_where_gemm_is_usable),
+					   cmocka_unit_test(test_tuning),
+					   cmocka_unit_test(test_tuning_bf16)};
 
 	if (skip_without_onednn(argc, argv))
 		return 77;

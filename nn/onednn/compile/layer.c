@@ -11,6 +11,7 @@
 
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/fold.h"
+#include "nn/onednn/compile/weights_gemm.h"
 #include "nn/onednn/compile/winograd.h"
 
 /* Chooses a primitive for the layouts of the stored tensors, or else for the layouts that oneDNN prefers. A ReLU that
@@ -51,6 +52,8 @@ static enum ct_status choose_arena_layout(struct onednn_program *p, int id, cons
 	*out = weights;
 	if (ct__dnnl_desc_type(weights) == CT_DNNL_F32)
 		return CT_OK;
+	if (ct__onednn_weights_gemm_computes(p, id))
+		return ct__onednn_weights_gemm_layout(p, id, out);
 	const int ndims = ct__dnnl_desc_ndims(weights), *dims = ct__dnnl_desc_dims(weights);
 	spec.op = conv ? CT_DNNL_CONV_BACKWARD_WEIGHTS : CT_DNNL_LINEAR_BACKWARD_WEIGHTS;
 	spec.forward = prim;

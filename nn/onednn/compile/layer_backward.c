@@ -7,8 +7,8 @@
 
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/gradient.h"
+#include "nn/onednn/compile/weights_gemm.h"
 #include "nn/onednn/compile/winograd.h"
-#include "nn/onednn/program/shapes.h"
 
 static const ct_dnnl_desc *layout_of(const struct onednn_program *p, int param)
 {
@@ -133,50 +133,16 @@ static enum ct_status emit_weights(struct onednn_program *p, int id)
 	return ct__onednn_slice_done(p, id, node->bias);
 }
 
-/* Gets an image of bfloat16 in NHWC. */
-static enum ct_status nhwc(struct onednn_program *p, int id, int of, int buffer, const ct_dnnl_desc *desc,
-			   struct onednn_ref *out)
+static enum ct_status emit_weights_gemm(struct onednn_program *p, int id)
 {
-	const ct_dnnl_desc *want;
-	int dims[4];
-
-	ct__onednn_dims(p, of, dims);
-	CT_TRY(ct__dnnl_nhwc_of(p->dnnl, CT_DNNL_BF16, dims, &want));
-	return ct__onednn_relayout(p, id, ONEDNN_BUF(buffer), desc, want, out);
-}
-
-/* Returns whether ctrain's own kernels compute the gradient of the weights as products of matrices. The plan was made
- * for full batches of one image size; these kernels compute all others, too. */
-static bool has_gemm(const struct onednn_program *p, int id, struct ct_weights_gemm_shape *s)
-{
-	const struct ct_net *net = p->base.net;
-
-	return ct_net_plan_method(&net->plan, ct__onednn_node(p, id)->name, CT_CONV_BACKWARD_WEIGHTS) == CT_CONV_GEMM &&
-	       ct__onednn_type(p) == CT_DNNL_BF16 && ct__onednn_weights_gemm_shape(p->base.graph, id, p->base.n, s);
-}
-
-static enum ct_status emit_weights_gemm(struct onednn_program *p, int id, const struct ct_weights_gemm_shape *s)
-{
-	const struct ct_node *node = ct__onednn_node(p, id);
-	const struct onednn_value *v = &p->values[id];
-	const int dims[4] = {s->k, s->c, s->win.r, s->win.s};
 	const ct_dnnl_desc *desc;
-	struct onednn_ref x, dy, dw;
-	struct onednn_task *t;
-	int scratch;
+	struct onednn_ref dw;
 
-	CT_TRY(nhwc(p, id, node->in[0], v->kept.src, v->kept.src_desc, &x));
-	CT_TRY(nhwc(p, id, id, v->gradient.buffer, v->layout.desc, &dy));
-	CT_TRY(ct__dnnl_rsck_weights(p->dnnl, dims, &desc));
+	CT_TRY(ct__onednn_weights_gemm_layout(p, id, &desc));
 	CT_TRY(place_of_weights(p, id, desc, &dw));
-	CT_TRY(ct__onednn_buffer(p, ct__weights_gemm_scratch_bytes(s), &scratch));
-	CT_TRY(ct__onednn_task(p, ONEDNN_WEIGHTS_GEMM, id, &t));
-	ct__onednn_arg(p, t, CT_DNNL_DIFF_WEIGHTS, dw);
-	ct__onednn_arg(p, t, CT_DNNL_SRC, x);
-	ct__onednn_arg(p, t, CT_DNNL_DIFF_DST, dy);
-	ct__onednn_arg_buffer(p, t, CT_DNNL_SCRATCHPAD, scratch);
+	CT_TRY(ct__onednn_weights_gemm(p, id, dw));
 	CT_TRY(store_weights(p, id, dw, desc));
-	return ct__onednn_slice_done(p, id, node->weight);
+	return ct__onednn_slice_done(p, id, ct__onednn_node(p, id)->weight);
 }
 
 static enum ct_status emit_data(struct onednn_program *p, int id)
@@ -216,11 +182,9 @@ static enum ct_status emit_data(struct onednn_program *p, int id)
 
 enum ct_status ct__onednn_layer_backward(struct onednn_program *p, int id)
 {
-	struct ct_weights_gemm_shape gemm;
-
 	if (ct_graph_trains(p->base.graph, id)) {
-		if (has_gemm(p, id, &gemm))
-			CT_TRY(emit_weights_gemm(p, id, &gemm));
+		if (ct__onednn_weights_gemm_computes(p, id))
+			CT_TRY(emit_weights_gemm(p, id));
 		else if (ct__onednn_winograd_computes(p, id, CT_CONV_BACKWARD_WEIGHTS))
 			CT_TRY(ct__onednn_winograd_backward_weights(p, id));
 		else

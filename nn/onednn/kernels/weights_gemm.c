@@ -1,9 +1,15 @@
 /* The division of the work, compiled for every processor. A chunk is copied by all threads, and then each thread
  * multiplies it for some blocks of channels and taps. Every value of dw is therefore summed by one thread at a time, in
  * an order that depends only on the shape. */
+#define CT_LOG_COMPONENT "onednn"
 #include "nn/onednn/kernels/weights_gemm.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
 #include "base/cpu/features.h"
+#include "base/log.h"
 #include "base/parallel.h"
 #include "nn/onednn/kernels/weights_gemm_impl.h"
 
@@ -15,7 +21,9 @@
 #define CHUNK_BYTES ((size_t)2 << 20) /* a second-level cache */
 #define MAX_IMAGES 8
 #define MAX_STRIDE 4
-#define SEGMENT 16 /* units of GEMM_PIXELS that a thread copies at a time */
+#define MAX_PADDING 4 /* times the pixels of the result, for images that are not tiny */
+#define TINY 1024     /* pixels */
+#define SEGMENT 16    /* units of GEMM_PIXELS that a thread copies at a time */
 
 static size_t round_up(size_t n, size_t unit)
 {
@@ -30,19 +38,6 @@ static unsigned remainders(int taps, int dilation, int stride)
 	for (int t = 0; t < taps; t++)
 		used |= 1u << t * dilation % stride;
 	return used;
-}
-
-/* The position of a remainder among those that are used. */
-static int slot(unsigned used, int remainder)
-{
-	return __builtin_popcount(used & ((1u << remainder) - 1));
-}
-
-static int nth_remainder(unsigned used, int n)
-{
-	for (; n > 0; n--)
-		used &= used - 1;
-	return __builtin_ctz(used);
 }
 
 static void set_images(struct ct__weights_gemm_grid *g, const struct ct_weights_gemm_shape *s, int images)
@@ -100,6 +95,19 @@ size_t ct__weights_gemm_scratch_bytes(const struct ct_weights_gemm_shape *s)
 }
 
 #if defined(__x86_64__)
+/* The position of a remainder among those that are used. */
+static int slot(unsigned used, int remainder)
+{
+	return __builtin_popcount(used & ((1u << remainder) - 1));
+}
+
+static int nth_remainder(unsigned used, int n)
+{
+	for (; n > 0; n--)
+		used &= used - 1;
+	return __builtin_ctz(used);
+}
+
 struct job {
 	const struct ct_weights_gemm *op;
 	struct ct__weights_gemm_grid g;
@@ -208,7 +216,8 @@ static int pairs(int channels)
 	return (channels / GEMM_CHANNELS + 1) / 2;
 }
 
-/* The product for two blocks of C, two blocks of K, and one tap. Those of the same channels follow each other. */
+/* The product for two blocks of C, two blocks of K, and one tap. Items of the same channels are consecutive, so that a
+ * thread finds their copies in its cache. */
 static void multiply_one(const struct job *j, int64_t item)
 {
 	const struct ct_weights_gemm_shape *s = &j->op->shape;
@@ -261,19 +270,30 @@ void ct__weights_gemm_with(const struct ct_weights_gemm *op, ct__gemm_block_fn b
 	}
 }
 
-/* Linux gives a process the registers of AMX only if it asks for them. Returns whether it may use them. Asking again
- * has no effect. */
-static bool may_use_tiles(void)
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool use_amx;
+
+/* Linux gives a process the registers of AMX only if it asks for them. */
+static void ask_for_tiles(void)
 {
 	enum { REQUEST = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
 
-	return ct_cpu_has(CT_CPU_AVX512 | CT_CPU_AVX512BF16 | CT_CPU_AMX_BF16) &&
-	       syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+	if (!ct_cpu_has(CT_CPU_AVX512 | CT_CPU_AVX512BF16 | CT_CPU_AMX_BF16))
+		return;
+	use_amx = syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+	if (!use_amx)
+		CT_WARN("the system does not let this process use AMX: %s", strerror(errno));
+}
+
+bool ct__weights_gemm_uses_amx(void)
+{
+	pthread_once(&once, ask_for_tiles);
+	return use_amx;
 }
 
 void ct__weights_gemm(const struct ct_weights_gemm *op)
 {
-	ct__weights_gemm_with(op, may_use_tiles() ? ct__gemm_block_amx : ct__gemm_block_avx512);
+	ct__weights_gemm_with(op, ct__weights_gemm_uses_amx() ? ct__gemm_block_amx : ct__gemm_block_avx512);
 }
 #else
 void ct__weights_gemm(const struct ct_weights_gemm *op)
@@ -282,11 +302,23 @@ void ct__weights_gemm(const struct ct_weights_gemm *op)
 }
 #endif
 
+/* Returns whether the copies are not much larger than the images. A large dilation makes them so. */
+static bool is_compact(const struct ct_weights_gemm_shape *s)
+{
+	const struct ct_window *w = &s->win;
+	const int64_t rows = s->oh + (int64_t)(w->r - 1) * w->dilation_h / w->stride_h;
+	const int64_t cols = s->ow + (int64_t)(w->s - 1) * w->dilation_w / w->stride_w;
+
+	const int64_t most = (int64_t)s->oh * s->ow * MAX_PADDING;
+
+	return rows * cols <= (most > TINY ? most : TINY);
+}
+
 bool ct__weights_gemm_possible(const struct ct_weights_gemm_shape *s)
 {
 	const struct ct_window *w = &s->win;
 
 	return ct_cpu_has(CT_CPU_AVX512 | CT_CPU_AVX512BF16) && s->c % GEMM_CHANNELS == 0 &&
-	       s->k % GEMM_CHANNELS == 0 && w->stride_h <= MAX_STRIDE && w->stride_w <= MAX_STRIDE && s->oh > 0 &&
-	       s->ow > 0;
+	       s->k % GEMM_CHANNELS == 0 && w->stride_h <= MAX_STRIDE && w->stride_w <= MAX_STRIDE && s->n > 0 &&
+	       s->oh > 0 && s->ow > 0 && is_compact(s);
 }

@@ -12,8 +12,9 @@
  * 2020, which describes the blocks.
  *
  * Sums are computed in fp32, by matrix units (AMX) or by the bfloat16 instructions of AVX-512. These differ in the last
- * bits. Results do not depend on the number of threads. A NaN or an infinity in x may also make weights NaN that it
- * does not affect in exact arithmetic. */
+ * bits. Results do not depend on the number of threads, but on the number of images, which decides how they are
+ * grouped. A NaN or an infinity in x or dy may also make weights NaN that it does not affect in exact arithmetic. The
+ * work is divided by 32 x 32 channels and by taps: a 1x1 convolution of 64 channels occupies at most 4 threads. */
 #ifndef CT_NN_ONEDNN_KERNELS_WEIGHTS_GEMM_H
 #define CT_NN_ONEDNN_KERNELS_WEIGHTS_GEMM_H
 
@@ -24,20 +25,21 @@ struct ct_weights_gemm_shape {
 	struct ct_window win;
 };
 
-/* Returns whether this processor has the instructions, and the shape is supported: C and K are multiples of 16, and
- * strides are at most 4. */
+/* Returns whether this processor has the instructions, and the shape is supported: C and K are multiples of 16, strides
+ * are at most 4, and dilation does not make the copies several times as large as the images. */
 bool ct__weights_gemm_possible(const struct ct_weights_gemm_shape *s);
 size_t ct__weights_gemm_scratch_bytes(const struct ct_weights_gemm_shape *s);
 
 struct ct_weights_gemm {
-	struct ct_weights_gemm_shape shape;
+	struct ct_weights_gemm_shape shape; /* which must be possible */
 	int threads;
-	void *scratch;  /* aligned to 64 bytes, like dw */
-	const void *x;  /* [N,H,W,C] bfloat16, like dy */
-	const void *dy; /* [N,OH,OW,K] */
-	float *dw;      /* [R,S,C,K] */
+	void *scratch;  /* ct__weights_gemm_scratch_bytes, aligned to 64 bytes */
+	const void *x;  /* [N,H,W,C] bfloat16 */
+	const void *dy; /* [N,OH,OW,K] bfloat16 */
+	float *dw;      /* [R,S,C,K]; overwritten */
 };
 
+/* May be called by any thread, with scratch memory of its own. */
 void ct__weights_gemm(const struct ct_weights_gemm *op);
 
 #endif

@@ -10,8 +10,8 @@
 enum { GEMM_PIXELS = 32, GEMM_CHANNELS = 16 };
 
 /* The pixels of one remainder form an image of rows x cols, padding included. dy has images of the same size. A run is
- * a few images, one after the other, whose pixels are summed together, in `steps` steps of GEMM_PIXELS. Few large
- * images, or many small ones, leave the fewest pixels without work. A chunk is some runs, whose copies stay in a cache.
+ * a few images, one after the other, whose pixels are summed together, in `steps` steps of GEMM_PIXELS. Their number is
+ * the one for which the least of the last step is padding. A chunk is as many runs as fit into a cache.
  *
  *   x    [runs][C][x_pitch]: for each remainder x_len pixels
  *   dy   [runs][K/16][steps][16 pairs of pixels][16][2] */
@@ -47,7 +47,10 @@ struct ct__weights_gemm_grid ct__weights_gemm_grid(const struct ct_weights_gemm_
 void ct__weights_gemm_pack_x(const uint16_t *const *at, int channels, size_t pitch, uint16_t *to);
 void ct__weights_gemm_pack_dy(const uint16_t *const *at, int channels, size_t pitch, uint16_t *to);
 
-/* As ct__weights_gemm, with these kernels. */
+/* Asks the system for the registers of AMX, once, and returns whether the process may use them. */
+bool ct__weights_gemm_uses_amx(void);
+
+/* As ct__weights_gemm, with this kernel. */
 void ct__weights_gemm_with(const struct ct_weights_gemm *op, ct__gemm_block_fn block);
 
 #endif

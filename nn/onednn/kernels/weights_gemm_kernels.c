@@ -18,7 +18,7 @@ CT_INLINE __m512i pair_of(const uint16_t *a, const uint16_t *b)
 	return _mm512_or_si512(_mm512_cvtepu16_epi32(x), _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
 }
 
-CT_INLINE const uint16_t *behind(const uint16_t *at, int channel)
+CT_INLINE const uint16_t *channel_at(const uint16_t *at, int channel)
 {
 	return at ? at + channel : NULL;
 }
@@ -59,7 +59,7 @@ void ct__weights_gemm_pack_x(const uint16_t *const *at, int channels, size_t pit
 		__m512i m[16];
 
 		for (int i = 0; i < 16; i++)
-			m[i] = pair_of(behind(at[2 * i], c), behind(at[2 * i + 1], c));
+			m[i] = pair_of(channel_at(at[2 * i], c), channel_at(at[2 * i + 1], c));
 		transpose(m);
 		for (int i = 0; i < 16; i++)
 			_mm512_storeu_si512(to + (size_t)(c + i) * pitch, m[i]);
@@ -71,7 +71,7 @@ void ct__weights_gemm_pack_dy(const uint16_t *const *at, int channels, size_t pi
 	for (int c = 0; c < channels; c += GEMM_CHANNELS, to += pitch) {
 		for (int i = 0; i < 16; i++)
 			_mm512_storeu_si512(to + (size_t)i * 2 * GEMM_CHANNELS,
-					    pair_of(behind(at[2 * i], c), behind(at[2 * i + 1], c)));
+					    pair_of(channel_at(at[2 * i], c), channel_at(at[2 * i + 1], c)));
 	}
 }
 
@@ -129,8 +129,15 @@ struct tile_config {
 	uint8_t rows[16];
 };
 
-/* Tiles 0 to 3: the sums, row by row of blocks; 4 and 5: A; 6 and 7: B. The numbers of tiles are part of the
- * instructions. */
+/* All tiles have 16 rows of 64 bytes. */
+static const struct tile_config config = {
+	.palette = 1,
+	.row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+	.rows = {16, 16, 16, 16, 16, 16, 16, 16},
+};
+
+/* Tiles 0 to 3: the sums, row by row of blocks; 4 and 5: A; 6 and 7: B. The numbers of tiles are immediate operands, so
+ * they must be literals. The compiler does not know what the instructions read: other files must write it. */
 CT_INLINE void amx(const struct ct__gemm_block *b, const int rows, const int cols)
 {
 	const size_t a_row = b->a_row * sizeof(uint16_t), b_row = 2 * GEMM_CHANNELS * sizeof(uint16_t),
@@ -181,12 +188,6 @@ CT_INLINE void amx(const struct ct__gemm_block *b, const int rows, const int col
 
 void ct__gemm_block_amx(const struct ct__gemm_block *b)
 {
-	struct tile_config config = {.palette = 1};
-
-	for (int i = 0; i < 8; i++) {
-		config.row_bytes[i] = 64;
-		config.rows[i] = 16;
-	}
 	_tile_loadconfig(&config);
 	if (b->rows == 2 && b->cols == 2)
 		amx(b, 2, 2);
