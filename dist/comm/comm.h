@@ -47,7 +47,9 @@ struct ct_comm_opts {
 	struct ct_port_range ports; /* on which gloo listens for ranks of other hosts; the other back ends refuse one */
 	const char *scope;          /* prefix of the keys in the store; NULL: "comm" */
 	ct_device *device;          /* the GPU of this rank, borrowed, for nccl; NULL: none */
-	bool nccl_windows;          /* ct_comm_mem_alloc of nccl returns registered windows */
+	/* For nccl. nccl_windows: ct_comm_mem_alloc returns registered windows. deterministic: sums do not change from
+	 * call to call. shares_device: this process opens another communicator for the device. */
+	bool nccl_windows, deterministic, shares_device;
 	const ct_comm *outer; /* this one is a part of that communicator and is used by its thread, so it never spins or
 				 attributes failures; NULL: none */
 };

@@ -302,13 +302,23 @@ static enum ct_status connect_all(struct comm_nccl *n, ncclUniqueId id)
 	return mark(&n->base, "connected");
 }
 
+/* NCCL reads its variables when the first communicator is created. The user's own values are kept. */
+static void set_variables(const struct ct_comm_opts *opts)
+{
+	/* Otherwise, NCCL does not order the operations of several communicators. */
+	if (opts->shares_device)
+		setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+	/* All-reduces in NVLink switches (NVLS) may add in another order each time (NVIDIA/nccl, issue 1497). */
+	if (opts->deterministic)
+		setenv("NCCL_NVLS_ENABLE", "0", 0);
+}
+
 enum ct_status ct__nccl_connect(struct comm_nccl *n)
 {
 	const int64_t deadline = ct_deadline_in(n->base.opts.timeout_ns);
 	ncclUniqueId id;
 
-	/* Synchronized batch norm uses a second communicator, whose operations NCCL otherwise does not order. */
-	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+	set_variables(&n->base.opts);
 	if (n->base.opts.iface)
 		CT_TRY(use_interfaces(n->base.opts.iface));
 	if (n->base.rank == 0)

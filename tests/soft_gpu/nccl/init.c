@@ -65,6 +65,17 @@ ncclResult_t soft__comm_create(ncclComm_t *out, const ncclUniqueId *id, int n_ra
 	return ncclSuccess;
 }
 
+/* As NCCL does for each variable that it reads. */
+static void log_variables(void)
+{
+	static const char *const names[] = {"NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_NVLS_ENABLE"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (getenv(names[i]))
+			soft__info("%s set by environment to %s.", names[i], getenv(names[i]));
+	}
+}
+
 ncclResult_t soft__check_config(const ncclConfig_t *config, bool *blocking)
 {
 	if (!config)
@@ -116,6 +127,7 @@ static ncclResult_t init(ncclComm_t *out, int n_ranks, const ncclUniqueId *id, i
 	if (e)
 		return e;
 	soft__log_version(rank);
+	log_variables();
 	if (n_ranks < 1 || rank < 0 || rank >= n_ranks) {
 		soft__warn("Invalid rank requested : %d/%d", rank, n_ranks);
 		return ncclInvalidArgument;

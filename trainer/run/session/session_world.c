@@ -110,7 +110,9 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL,
 				  .ports = ct_plan_port_range(c),
 				  .device = s->device,
-				  .nccl_windows = c->dist.nccl_windows};
+				  .nccl_windows = c->dist.nccl_windows,
+				  .deterministic = c->train.deterministic,
+				  .shares_device = c->launch.pipeline > 1 || c->model.bn == CT_CFG_BN_SYNC};
 	char scope[32] = "norm";
 
 	if (!local)
