@@ -30,23 +30,6 @@ struct result {
 	float *y, *dx, *dresidual, *mean, *variance, *dgamma, *dbeta;
 };
 
-static uint16_t to_bf16(float v)
-{
-	uint32_t u;
-
-	memcpy(&u, &v, sizeof(u));
-	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-static float from_bf16(uint16_t h)
-{
-	uint32_t u = (uint32_t)h << 16;
-	float v;
-
-	memcpy(&v, &u, sizeof(v));
-	return v;
-}
-
 static size_t index_of(const struct data *d, int n, int c, int i)
 {
 	const struct shape *s = &d->s;
@@ -69,7 +52,7 @@ static float *tensor(const struct data *d, uint32_t stream, float offset)
 			for (int i = 0; i < d->s.plane; i++, k++) {
 				float v = values[k] + offset * (float)(c % 5);
 
-				x[index_of(d, n, c, i)] = d->kind & BF16 ? from_bf16(to_bf16(v)) : v;
+				x[index_of(d, n, c, i)] = d->kind & BF16 ? fp32_of(bf16_of(v)) : v;
 			}
 		}
 	}
@@ -156,7 +139,7 @@ static void expect_channel(const struct data *d, int c, const float *y, struct r
 				z += d->kind & RESIDUAL ? (double)d->residual[at] : 0;
 				bool cut = (d->kind & RELU) && !(y[at] > 0);
 				float both = d->kind & TWO ? d->dy[at] + d->dy2[at] : d->dy[at];
-				double g = cut ? 0 : (double)(d->kind & BF16 ? from_bf16(to_bf16(both)) : both);
+				double g = cut ? 0 : (double)(d->kind & BF16 ? fp32_of(bf16_of(both)) : both);
 				want->y[at] = (float)((d->kind & RELU) && z < 0 ? 0 : z);
 				want->dresidual[at] = (float)g;
 				if (pass == 0) {
@@ -182,7 +165,7 @@ static void *packed(const struct data *d, const float *x)
 
 	assert_non_null(p);
 	for (size_t i = 0; i < d->elems && d->kind & BF16; i++)
-		((uint16_t *)p)[i] = to_bf16(x[i]);
+		((uint16_t *)p)[i] = bf16_of(x[i]);
 	if (!(d->kind & BF16))
 		memcpy(p, x, d->elems * sizeof(float));
 	return p;
@@ -191,7 +174,7 @@ static void *packed(const struct data *d, const float *x)
 static void unpack(const struct data *d, const void *p, float *x)
 {
 	for (size_t i = 0; i < d->elems; i++)
-		x[i] = d->kind & BF16 ? from_bf16(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+		x[i] = d->kind & BF16 ? fp32_of(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
 /* in_place: dx over x and the residual's gradient over dy, or dx over dy. */

@@ -26,21 +26,6 @@ struct job {
 	double count;
 };
 
-static void add_gradient_coefficients(const struct job *j, struct panel *k)
-{
-	for (int b = 0; b < k->n; b++) {
-		const int block = k->first + b;
-		ct_vec sum = {0}, dot = {0};
-
-		for (int l = 0; l < lanes_in(j->p, block); l++) {
-			sum[l] = (float)(j->sums[block * CT_LANES + l] / j->count);
-			dot[l] = (float)(j->sums[j->p->channels + block * CT_LANES + l] / j->count);
-		}
-		k->base[b] = -k->slope[b] * sum;
-		k->tilt[b] = k->slope[b] * inverse_deviation(j->p, block) * dot;
-	}
-}
-
 /* ---- The first pass of the forward pass: sums ---------------------------------------------------------- */
 
 CT_INLINE void add_sums(const struct work *w, size_t pixel, int b, size_t n, int lanes)
@@ -224,7 +209,7 @@ static void forward_range(void *arg, int64_t begin, int64_t end)
 	struct panel k, scaled;
 
 	for (int first = 0; first < n_blocks(p->channels); first += PANEL) {
-		make_panel(p, first, &k);
+		make_panel(p, first, n_blocks(p->channels) - first, &k);
 		for (int64_t i = begin; i < end; i++) {
 			const struct tile t = tile_at(p, &tiles, (size_t)i);
 
@@ -353,7 +338,7 @@ static void gradient_sums_range(void *arg, int64_t begin, int64_t end)
 	struct panel k;
 
 	for (int first = 0; first < blocks; first += PANEL) {
-		make_panel(p, first, &k);
+		make_panel(p, first, n_blocks(p->channels) - first, &k);
 		for (int64_t i = begin; i < end; i++) {
 			const struct tile t = tile_at(p, &tiles, (size_t)i);
 
@@ -424,8 +409,8 @@ static void backward_range(void *arg, int64_t begin, int64_t end)
 	struct panel k;
 
 	for (int first = 0; first < n_blocks(p->channels); first += PANEL) {
-		make_panel(p, first, &k);
-		add_gradient_coefficients(j, &k);
+		make_panel(p, first, n_blocks(p->channels) - first, &k);
+		add_gradient_coefficients(p, j->sums, j->count, &k);
 		for (int64_t i = end - 1; i >= begin; i--) {
 			const struct tile t = tile_at(p, &tiles, (size_t)i);
 

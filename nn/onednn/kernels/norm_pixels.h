@@ -1,5 +1,6 @@
-/* Loops over the pixels of [N,H,W,C] tensors for norm_nhwc.c. A tile is processed in panels of channels, four pixels at
- * a time. The lanes of the last block of channels that are no channels are neither read nor written. */
+/* Loops over the pixels of [N,H,W,C] tensors for norm_nhwc.c and norm_pool.c. A tile is processed in panels of
+ * channels, four pixels at a time. The lanes of the last block of channels that are no channels are neither read nor
+ * written. */
 #ifndef CT_NN_ONEDNN_KERNELS_NORM_PIXELS_H
 #define CT_NN_ONEDNN_KERNELS_NORM_PIXELS_H
 
@@ -84,16 +85,31 @@ static inline ct_vec inverse_deviation(const struct ct_norm *p, int block)
 	return ct_norm_inverse_deviation(p->variance, p->channels, block, p->eps);
 }
 
-static inline void make_panel(const struct ct_norm *p, int first, struct panel *k)
+/* Sets the coefficients of the forward pass for the blocks from `first` on, of which there are `left`. */
+static inline void make_panel(const struct ct_norm *p, int first, int left, struct panel *k)
 {
-	const int left = n_blocks(p->channels) - first;
-
 	k->first = first;
 	k->n = left < PANEL ? left : PANEL;
 	for (int b = 0; b < k->n; b++) {
 		k->mean[b] = ct_vec_of_block(p->mean, p->channels, first + b);
 		k->slope[b] = ct_vec_of_block(p->gamma, p->channels, first + b) * inverse_deviation(p, first + b);
 		k->shift[b] = ct_vec_of_block(p->beta, p->channels, first + b);
+	}
+}
+
+/* Sets the coefficients of the backward pass. sums: those of ct__norm_gradient_sums, of `count` values per channel. */
+static inline void add_gradient_coefficients(const struct ct_norm *p, const double *sums, double count, struct panel *k)
+{
+	for (int b = 0; b < k->n; b++) {
+		const int block = k->first + b;
+		ct_vec sum = {0}, dot = {0};
+
+		for (int l = 0; l < lanes_in(p, block); l++) {
+			sum[l] = (float)(sums[block * CT_LANES + l] / count);
+			dot[l] = (float)(sums[p->channels + block * CT_LANES + l] / count);
+		}
+		k->base[b] = -k->slope[b] * sum;
+		k->tilt[b] = k->slope[b] * inverse_deviation(p, block) * dot;
 	}
 }
 
