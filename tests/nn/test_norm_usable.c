@@ -22,7 +22,7 @@
 #if defined(__x86_64__)
 
 enum { MAX_LANES = 16, N = 2, SIDE = 2, PLANE = SIDE * SIDE, ELEMS = N * PLANE * MAX_LANES };
-enum { RELU = 1, RESIDUAL = 2, FACTOR = 4, TWO = 8 /* gradients */, N_KINDS = 16 };
+enum { RELU = 1, RESIDUAL = 2, FACTOR = 4, TWO = 8 /* gradients */, NHWC = 16, N_KINDS = 32 };
 
 static unsigned features; /* of the processor that a test assumes; 0: the real one */
 
@@ -76,6 +76,7 @@ static void run_norm(bool bf16, int kind)
 	const struct ct_norm p = {.n = N,
 				  .channels = ct__lanes(),
 				  .plane = PLANE,
+				  .nhwc = kind & NHWC,
 				  .bf16 = bf16,
 				  .relu = kind & RELU,
 				  .eps = 1e-3f,
@@ -101,10 +102,11 @@ static void run_norm(bool bf16, int kind)
 	ct__norm_backward(&p);
 }
 
-static void run_pool(bool bf16)
+static void run_pool(bool bf16, bool nhwc)
 {
 	struct ct_norm_pool p = {.shape = {.n = N,
 					   .channels = ct__lanes(),
+					   .nhwc = nhwc,
 					   .in = {ct__lanes(), SIDE, SIDE},
 					   .out = {ct__lanes(), 1, 1},
 					   .win = ct_window_square(SIDE, SIDE, 0),
@@ -172,7 +174,8 @@ static void run_norms(bool bf16)
 	for (int kind = 0; kind < N_KINDS; kind++)
 		run_norm(bf16, kind);
 	ct__norm_scale_rows(1, N, ELEMS / N, bf16, x, factor, y);
-	run_pool(bf16);
+	run_pool(bf16, false);
+	run_pool(bf16, true);
 }
 
 static void run_fp32(void)
@@ -258,7 +261,8 @@ static void test_instructions(void **state)
 		printf("skipped: this processor has no AVX2\n");
 		skip();
 	}
-	partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(N, ct__lanes()));
+	partials = ct_calloc_aligned(64, ct__norm_scratch_bytes(N, ct__lanes()) +
+						 ct__norm_nhwc_scratch_bytes(N, ct__lanes(), PLANE));
 	scratch = ct_calloc_aligned(64, winograd_bytes(3) + winograd_bytes(5));
 	assert_true(partials && scratch);
 	const struct counts avx2 = count_all(run_avx2), fp32 = count_all(run_fp32), none = {-1, -1},

@@ -1,7 +1,6 @@
 /* Paths that only the oneDNN engine has: fused norm and pooling on odd shapes, gradients in shared memory, reading
  * values, NaN. Skipped in a build without the engine. */
 #include "nn/onednn/kernels/norm_kernels.h"
-#include "nn/onednn/kernels/norm_pool.h"
 #include "tests/nn/onednn_check.h"
 
 /* Norm, ReLU and max pool in one kernel: windows that overlap, leave a rest, reach over the edge; channels that do not
@@ -33,56 +32,6 @@ static void test_norm_pool_shapes(void **state)
 			assert_equals_ref(&j, 2e-4);
 		}
 	}
-}
-
-/* Of equal values the first is the maximum, and a NaN is: as in PyTorch. */
-static void test_norm_pool_choice(void **state)
-{
-	_Alignas(64) static float x[4 * 16], y[16], picked[16];
-	_Alignas(16) static uint8_t taps[16];
-	static float gamma[16], beta[16], mean[16], variance[16];
-	static double partials[2 * 16];
-	struct ct_norm_pool p = {.shape = {.n = 1,
-					   .channels = ct__lanes(),
-					   .in = {ct__lanes(), 2, 2},
-					   .out = {ct__lanes(), 1, 1},
-					   .win = ct_window_square(2, 2, 0),
-					   .eps = 1e-5f},
-				 .x = x,
-				 .gamma = gamma,
-				 .beta = beta,
-				 .mean = mean,
-				 .variance = variance,
-				 .y = y,
-				 .picked = picked,
-				 .taps = taps,
-				 .partials = (void *)partials};
-
-	(void)state;
-	if (!ct__norm_usable(false)) {
-		printf("skipped: this processor has no AVX2\n");
-		skip();
-	}
-	for (int c = 0; c < 16; c++) {
-		gamma[c] = c % 2 ? 1 : -1;
-		beta[c] = 2;
-	}
-	for (int k = 0; k < 4; k++) {
-		float *at = x + k * ct__lanes();
-
-		at[1] = k == 1 || k == 2 ? 5 : 3; /* two maxima */
-		at[2] = k == 1 || k == 2 ? 5 : 3; /* the same, turned round by gamma */
-		at[3] = (float)k;
-		at[5] = k == 1 ? NAN : 0;
-	}
-	beta[3] = -9; /* the ReLU cuts all */
-	ct__norm_pool_forward(&p);
-	const int want[] = {0, 1, 0, 255, 0};
-	for (int c = 0; c < 5; c++)
-		assert_int_equal(taps[c], want[c]);
-	assert_true(picked[1] == 5 && picked[2] == 3);
-	assert_true(fabsf(y[1] - 3) < 1e-3f && fabsf(y[2] - 3) < 1e-3f && y[3] == 0 && y[0] == 2);
-	assert_true(isnan(y[5]) && taps[5] != 255);
 }
 
 /* Gradients of several users of one value, in every order of those that share memory and those that do not. */
@@ -289,7 +238,6 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_norm_pool_shapes),
-		cmocka_unit_test(test_norm_pool_choice),
 		cmocka_unit_test(test_fan_out),
 		cmocka_unit_test(test_read),
 		cmocka_unit_test(test_joins),

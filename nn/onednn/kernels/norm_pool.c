@@ -1,81 +1,106 @@
-/* The forward pass computes statistics and then, for each window, normalizes the elements and keeps the largest. An
- * element in several windows is normalized several times instead of being stored. For the backward pass, the element of
- * x at each maximum and its position are stored; with CUT instead of the position, the ReLU lets no gradient through.
- * Only these elements have a gradient, so the sums are computed from the outputs alone. The second pass visits each
- * element of x and gathers from the windows that contain it, in a fixed order. It reads an element before it writes
- * there, so dx may be x. The windows of common models are compile-time constants, so that their loops can be
- * unrolled. */
+/* The first pass of each direction is that of norm_kernels.h: the statistics of x, and the sums of gradients. The
+ * latter are those of a norm of the elements of x at the maxima, because only these elements have a gradient.
+ *
+ * The second pass of the forward pass normalizes, for each window, the elements and keeps the largest. An element in
+ * several windows is normalized several times instead of being stored. For the backward pass, the element of x at each
+ * maximum and its position are stored; with CUT instead of the position, the ReLU lets no gradient through. The second
+ * pass of the backward pass visits each element of x and gathers from the windows that contain it, in a fixed order. It
+ * reads an element before it writes there, so dx may be x.
+ *
+ * A plane is an image, and in the blocked layout an image of one block of channels. The work is divided into rows of
+ * planes. A pixel is processed completely, block by block, so that memory is read in order. Types, layouts and the
+ * windows of common models are constants of inlined loops, so that they can be unrolled. */
 #include "nn/onednn/kernels/norm_pool.h"
 
 #include <math.h>
 
 #include "base/parallel.h"
-#include "nn/onednn/kernels/norm_sums.h"
+#include "nn/onednn/kernels/norm_pixels.h"
 #include "nn/onednn/kernels/select.h"
 
 #define CUT 255 /* stored instead of a tap if the maximum was not above zero */
 
-/* The coefficients of a block of channels: y = (x - mean) * slope + shift. Backward: dx = slope * dy + base - (x -
- * mean) * tilt. */
-struct lanes {
-	ct_vec mean, slope, shift, base, tilt;
+struct job {
+	const struct ct_norm_pool *p;
+	struct ct_norm norm; /* of x */
+	const double *sums;  /* of the gradients */
 };
 
-static int n_blocks(const struct ct_norm_pool_shape *s)
+/* The norm of x or, if `picked` is true, that of the elements at the maxima. */
+static struct ct_norm norm_of(const struct ct_norm_pool *p, bool picked)
 {
-	return (s->channels + CT_LANES - 1) / CT_LANES;
-}
+	const struct ct_norm_pool_shape *s = &p->shape;
+	const struct ct_shape plane = picked ? s->out : s->in;
 
-static size_t n_planes(const struct ct_norm_pool_shape *s)
-{
-	return (size_t)s->n * (size_t)n_blocks(s);
-}
-
-/* In vectors */
-static size_t in_plane(const struct ct_norm_pool *p)
-{
-	return (size_t)p->shape.in.h * (size_t)p->shape.in.w;
-}
-
-static size_t out_plane(const struct ct_norm_pool *p)
-{
-	return (size_t)p->shape.out.h * (size_t)p->shape.out.w;
+	return (struct ct_norm){.n = s->n,
+				.channels = s->channels,
+				.plane = plane.h * plane.w,
+				.nhwc = s->nhwc,
+				.bf16 = s->bf16,
+				.relu = true,
+				.eps = s->eps,
+				.threads = p->threads,
+				.x = picked ? p->picked : p->x,
+				.gamma = p->gamma,
+				.beta = p->beta,
+				.mean = p->mean,
+				.variance = p->variance,
+				.partials = p->partials,
+				.dy = p->dy,
+				.dgamma = p->dgamma,
+				.dbeta = p->dbeta};
 }
 
 static double values_per_channel(const struct ct_norm_pool *p)
 {
-	return (double)p->shape.n * (double)in_plane(p);
+	return (double)p->shape.n * p->shape.in.h * p->shape.in.w;
 }
 
-static void sum_partials(const struct ct_norm_pool *p, int channel, double *a, double *b)
+/* The coefficients of a block of channels. */
+struct lanes {
+	ct_vec mean, slope, shift, base, tilt;
+};
+
+/* A part of a plane: the channels of a panel, which in the blocked layout is one block. The flags are constants after
+ * inlining, and so is win if this makes the loop faster. Numbers are in elements. */
+struct part {
+	const struct ct_norm_pool *p;
+	const struct panel *k;
+	struct lanes only; /* blocked: the coefficients */
+	struct ct_window win;
+	bool bf16, nhwc;
+	size_t in, out; /* first element of the part in x, and in y, picked and taps */
+	size_t step;    /* from a pixel to the next one */
+	int full, last; /* blocks in which all lanes are channels; channels of the last block */
+};
+
+CT_INLINE struct lanes lanes_at(const struct part *t, int b)
 {
-	const int blocks = n_blocks(&p->shape), lane = channel % CT_LANES;
+	const struct panel *k = t->k;
 
-	*a = *b = 0;
-	for (int i = 0; i < p->shape.n; i++) {
-		const struct ct_norm_partial *part = &p->partials[i * blocks + channel / CT_LANES];
-
-		*a += part->a[lane];
-		*b += part->b[lane];
-	}
+	if (!t->nhwc)
+		return t->only;
+	return (struct lanes){k->mean[b], k->slope[b], k->shift[b], k->base[b], k->tilt[b]};
 }
 
-static ct_vec load_lanes(const struct ct_norm_pool *p, const float *x, int block)
+CT_INLINE ct_ivec load_taps(const struct part *t, size_t at, int lanes)
 {
-	return ct_vec_of_block(x, p->shape.channels, block);
+	ct_bvec taps = {0};
+
+	memcpy(&taps, t->p->taps + at, (size_t)lanes);
+	return ct_vec_widen(taps);
 }
 
-static ct_vec inverse_deviation(const struct ct_norm_pool *p, int block)
-{
-	return ct_norm_inverse_deviation(p->variance, p->shape.channels, block, p->shape.eps);
-}
+/* Calls fn(t, ..., b, lanes) for the blocks of the part. Except in the last block, lanes is a constant. */
+#define FOR_BLOCKS(t, fn, ...)                                      \
+	do {                                                        \
+		for (int b_ = 0; b_ < (t)->full; b_++)              \
+			fn((t), __VA_ARGS__, b_, CT_LANES);         \
+		if ((t)->nhwc && (t)->full < (t)->k->n)             \
+			fn((t), __VA_ARGS__, (t)->full, (t)->last); \
+	} while (0)
 
-static struct lanes forward_lanes(const struct ct_norm_pool *p, int block)
-{
-	return (struct lanes){.mean = load_lanes(p, p->mean, block),
-			      .slope = load_lanes(p, p->gamma, block) * inverse_deviation(p, block),
-			      .shift = load_lanes(p, p->beta, block)};
-}
+/* ---- The forward pass ---------------------------------------------------------------------------------- */
 
 /* Returns the rows or columns of a pooling kernel that are inside the image. */
 CT_INLINE int first_tap(int at, int stride, int pad)
@@ -92,33 +117,35 @@ CT_INLINE int end_tap(int at, int stride, int pad, int taps, int size)
 
 struct window {
 	int r0, r1, s0, s1; /* taps inside the image */
-	int columns;        /* taps in a complete row */
-	ptrdiff_t pitch;    /* distance between rows of the image in vectors */
 };
 
-/* Computes the maximum of the pooling kernel at this corner and stores it at position `out`. Among equal values, the
+/* Computes the maximum of the pooling kernel at this corner and stores it at element `out`. Among equal values, the
  * first one is chosen. NaN counts as the largest value. */
-CT_INLINE void pool_window(const struct ct_norm_pool *p, ptrdiff_t corner, struct window w, const struct lanes *k,
-			   size_t out, bool bf16)
+CT_INLINE void pool_window(const struct part *t, ptrdiff_t corner, struct window w, size_t out, int b, int lanes)
 {
+	const struct lanes k = lanes_at(t, b);
+	const ptrdiff_t step = (ptrdiff_t)t->step, pitch = t->p->shape.in.w * step;
 	ct_vec best = ct_vec_every(-INFINITY), from = ct_vec_every(0);
 	ct_ivec at = {0};
 
+	corner += b * CT_LANES;
+	out += (size_t)b * CT_LANES;
 	for (int r = w.r0; r < w.r1; r++) {
 		for (int s = w.s0; s < w.s1; s++) {
-			ct_vec v = ct_vec_load(p->x, (size_t)(corner + r * w.pitch + s), bf16);
-			ct_vec z = (v - k->mean) * k->slope + k->shift;
+			ct_vec v = load(t->p->x, (size_t)(corner + r * pitch + s * step), lanes, t->bf16);
+			ct_vec z = (v - k.mean) * k.slope + k.shift;
 			ct_ivec larger = ~(z <= best);
 
 			best = ct_vec_choose(larger, z, best);
 			from = ct_vec_choose(larger, v, from);
-			at = (larger & (r * w.columns + s)) | (~larger & at);
+			at = (larger & (r * t->win.s + s)) | (~larger & at);
 		}
 	}
-	ct_ivec cut = best <= ct_vec_every(0);
-	ct_vec_store(p->y, out, ct_vec_choose(cut, ct_vec_every(0), best), bf16);
-	ct_vec_store(p->picked, out, from, bf16);
-	((ct_bvec *)p->taps)[out] = ct_vec_narrow((cut & CUT) | (~cut & at));
+	const ct_ivec cut = best <= ct_vec_every(0);
+	const ct_bvec taps = ct_vec_narrow((cut & CUT) | (~cut & at));
+	store(t->p->y, out, ct_vec_choose(cut, ct_vec_every(0), best), lanes, t->bf16);
+	store(t->p->picked, out, from, lanes, t->bf16);
+	memcpy(t->p->taps + out, &taps, (size_t)lanes);
 }
 
 CT_INLINE struct window window_at(const struct ct_norm_pool *p, int oh, int ow)
@@ -128,144 +155,30 @@ CT_INLINE struct window window_at(const struct ct_norm_pool *p, int oh, int ow)
 	return (struct window){.r0 = first_tap(oh, w->stride_h, w->pad_h),
 			       .r1 = end_tap(oh, w->stride_h, w->pad_h, w->r, p->shape.in.h),
 			       .s0 = first_tap(ow, w->stride_w, w->pad_w),
-			       .s1 = end_tap(ow, w->stride_w, w->pad_w, w->s, p->shape.in.w),
-			       .columns = w->s,
-			       .pitch = p->shape.in.w};
+			       .s1 = end_tap(ow, w->stride_w, w->pad_w, w->s, p->shape.in.w)};
 }
 
-/* win is the window of the shape. It is a compile-time constant where this makes the loop faster. */
-CT_INLINE void pool_plane(const struct ct_norm_pool *p, const struct lanes *lanes, size_t in, size_t out,
-			  struct ct_window win, bool bf16)
+CT_INLINE void pool_row(const struct part *t, int oh)
 {
-	const struct lanes k = *lanes;
-	const struct ct_shape s = p->shape.in;
-	const struct window whole = {0, win.r, 0, win.s, win.s, s.w};
+	const struct ct_norm_pool_shape *s = &t->p->shape;
+	const struct ct_window win = t->win;
+	const struct window whole = {0, win.r, 0, win.s};
+	const int h = oh * win.stride_h - win.pad_h;
+	const bool rows_inside = h >= 0 && h + win.r <= s->in.h;
+	size_t out = t->out + (size_t)oh * (size_t)s->out.w * t->step;
 
-	for (int oh = 0; oh < p->shape.out.h; oh++) {
-		const int h = oh * win.stride_h - win.pad_h;
-		const ptrdiff_t row = (ptrdiff_t)in + (ptrdiff_t)h * s.w;
+	for (int ow = 0; ow < s->out.w; ow++, out += t->step) {
+		const int w = ow * win.stride_w - win.pad_w;
+		const ptrdiff_t corner = (ptrdiff_t)t->in + ((ptrdiff_t)h * s->in.w + w) * (ptrdiff_t)t->step;
 
-		for (int ow = 0; ow < p->shape.out.w; ow++, out++) {
-			const int w = ow * win.stride_w - win.pad_w;
-
-			if (h >= 0 && w >= 0 && h + win.r <= s.h && w + win.s <= s.w)
-				pool_window(p, row + w, whole, &k, out, bf16);
-			else
-				pool_window(p, row + w, window_at(p, oh, ow), &k, out, bf16);
-		}
-	}
-}
-
-/* Special cases for the pooling layers of LeNet and of ResNets. */
-static const struct ct_window two = {2, 2, 2, 2, 0, 0, 1, 1}, three = {3, 3, 2, 2, 1, 1, 1, 1};
-
-static bool has_window(const struct ct_norm_pool *p, const struct ct_window *win)
-{
-	return !memcmp(&p->shape.win, win, sizeof(*win));
-}
-
-CT_INLINE void forward_plane(const struct ct_norm_pool *p, int plane, bool bf16)
-{
-	const struct lanes k = forward_lanes(p, plane % n_blocks(&p->shape));
-	const size_t in = (size_t)plane * in_plane(p), out = (size_t)plane * out_plane(p);
-
-	if (has_window(p, &two))
-		pool_plane(p, &k, in, out, two, bf16);
-	else if (has_window(p, &three))
-		pool_plane(p, &k, in, out, three, bf16);
-	else
-		pool_plane(p, &k, in, out, p->shape.win, bf16);
-}
-
-/* Run from the last plane to the first: the preceding convolution wrote the last planes last, so they are still in the
- * cache. */
-static void statistics_range(void *arg, int64_t begin, int64_t end)
-{
-	const struct ct_norm_pool *p = arg;
-	const size_t n = in_plane(p);
-
-	for (int i = (int)end - 1; i >= (int)begin; i--) {
-		if (p->shape.bf16)
-			ct_norm_plane_sums(p->x, (size_t)i * n, n, true, &p->partials[i]);
+		if (rows_inside && w >= 0 && w + win.s <= s->in.w)
+			FOR_BLOCKS(t, pool_window, corner, whole, out);
 		else
-			ct_norm_plane_sums(p->x, (size_t)i * n, n, false, &p->partials[i]);
+			FOR_BLOCKS(t, pool_window, corner, window_at(t->p, oh, ow), out);
 	}
 }
 
-static void forward_range(void *arg, int64_t begin, int64_t end)
-{
-	const struct ct_norm_pool *p = arg;
-
-	for (int i = (int)begin; i < (int)end; i++) {
-		if (p->shape.bf16)
-			forward_plane(p, i, true);
-		else
-			forward_plane(p, i, false);
-	}
-}
-
-static void norm_pool_forward(struct ct_norm_pool *p)
-{
-	const int planes = (int)n_planes(&p->shape);
-	const double count = values_per_channel(p);
-
-	ct_parallel_for(p->threads, planes, 1, statistics_range, p);
-	for (int c = 0; c < p->shape.channels; c++) {
-		double sum, squares;
-
-		sum_partials(p, c, &sum, &squares);
-		double mean = sum / count, variance = squares / count - mean * mean;
-		p->mean[c] = (float)mean;
-		p->variance[c] = variance > 0 || isnan(variance) ? (float)variance : 0;
-	}
-	ct_parallel_for(p->threads, planes, 1, forward_range, p);
-}
-
-/* a += sum of dy, b += sum of dy * (x - mean), over the elements that the ReLU has kept. */
-CT_INLINE void gradient_loop(const struct ct_norm_pool *p, int plane, bool bf16)
-{
-	const ct_vec mean = load_lanes(p, p->mean, plane % n_blocks(&p->shape));
-	const size_t n = out_plane(p), start = (size_t)plane * n;
-	const ct_bvec *taps = (const ct_bvec *)p->taps;
-	struct ct_norm_partial *out = &p->partials[plane];
-
-	memset(out, 0, sizeof(*out));
-	for (size_t i = start; i < start + n; i += CT_NORM_CHUNK) {
-		ct_vec sum = {0}, dot = {0};
-
-		for (size_t j = i; j < start + n && j < i + CT_NORM_CHUNK; j++) {
-			ct_ivec cut = ct_vec_widen(taps[j]) == CUT;
-			ct_vec d = ct_vec_choose(cut, ct_vec_every(0), ct_vec_load(p->dy, j, bf16));
-
-			sum += d;
-			dot += d * (ct_vec_load(p->picked, j, bf16) - mean);
-		}
-		ct_vec_add_to(out->a, sum);
-		ct_vec_add_to(out->b, dot);
-	}
-}
-
-static void gradients_range(void *arg, int64_t begin, int64_t end)
-{
-	const struct ct_norm_pool *p = arg;
-
-	for (int i = (int)begin; i < (int)end; i++) {
-		if (p->shape.bf16)
-			gradient_loop(p, i, true);
-		else
-			gradient_loop(p, i, false);
-	}
-}
-
-static struct lanes backward_lanes(const struct ct_norm_pool *p, int block)
-{
-	struct lanes k = forward_lanes(p, block);
-	const float each = 1.0f / (float)values_per_channel(p);
-
-	k.base = -k.slope * load_lanes(p, p->dbeta, block) * each;
-	k.tilt = k.slope * inverse_deviation(p, block) * load_lanes(p, p->dgamma, block) * each;
-	return k;
-}
+/* ---- The backward pass --------------------------------------------------------------------------------- */
 
 /* Finds the pooling kernels that contain element `at` of a row or column: first to end - 1. */
 struct span {
@@ -280,116 +193,225 @@ CT_INLINE struct span windows_of(int at, int stride, int pad, int taps, int n)
 	return (struct span){first, last < n ? last + 1 : n};
 }
 
-/* Returns the gradient that an element gets from the pooling kernels that contain it. o is the first vector of the
- * plane's output. */
-CT_INLINE ct_vec gathered(const struct ct_norm_pool *p, struct ct_window win, size_t o, int h, int w, struct span rows,
-			  struct span columns, bool bf16)
+/* Writes the gradient of the elements from `at` on, to which the pooling kernels give d. */
+CT_INLINE void write_gradient(const struct part *t, size_t at, ct_vec d, const struct lanes *k, int lanes)
 {
-	const ct_bvec *taps = (const ct_bvec *)p->taps;
+	const ct_vec x = load(t->p->x, at, lanes, t->bf16);
+
+	store(t->p->dx, at, d * k->slope + (k->base - (x - k->mean) * k->tilt), lanes, t->bf16);
+}
+
+/* A pixel, and the pooling kernels that contain it. */
+struct pixel {
+	int h, w;
+	struct span rows, columns;
+};
+
+CT_INLINE void gather(const struct part *t, const struct pixel *x, int b, int lanes)
+{
+	const struct ct_window *win = &t->win;
+	const struct lanes k = lanes_at(t, b);
+	const size_t block = (size_t)b * CT_LANES, out_w = (size_t)t->p->shape.out.w;
 	ct_vec sum = {0};
 
-	for (int oh = rows.first; oh < rows.end; oh++) {
-		for (int ow = columns.first; ow < columns.end; ow++) {
-			const size_t at = o + (size_t)oh * (size_t)p->shape.out.w + (size_t)ow;
-			const int tap = (h + win.pad_h - oh * win.stride_h) * win.s + w + win.pad_w - ow * win.stride_w;
+	for (int oh = x->rows.first; oh < x->rows.end; oh++) {
+		for (int ow = x->columns.first; ow < x->columns.end; ow++) {
+			const size_t at = t->out + ((size_t)oh * out_w + (size_t)ow) * t->step + block;
+			const int tap = (x->h + win->pad_h - oh * win->stride_h) * win->s + x->w + win->pad_w -
+					ow * win->stride_w;
 
-			sum += ct_vec_choose(ct_vec_widen(taps[at]) == tap, ct_vec_load(p->dy, at, bf16),
+			sum += ct_vec_choose(load_taps(t, at, lanes) == tap, load(t->p->dy, at, lanes, t->bf16),
 					     ct_vec_every(0));
 		}
 	}
-	return sum;
+	const size_t pixel = (size_t)x->h * (size_t)t->p->shape.in.w + (size_t)x->w;
+	write_gradient(t, t->in + pixel * t->step + block, sum, &k, lanes);
 }
 
-CT_INLINE ct_vec without_window(const struct ct_norm_pool *p, const struct lanes *k, size_t i, bool bf16)
+CT_INLINE void gather_row(const struct part *t, int h)
 {
-	return k->base - (ct_vec_load(p->x, i, bf16) - k->mean) * k->tilt;
-}
+	const struct ct_norm_pool_shape *s = &t->p->shape;
+	const struct ct_window *win = &t->win;
+	struct pixel x = {.h = h, .rows = windows_of(h, win->stride_h, win->pad_h, win->r, s->out.h)};
 
-/* win is the window of the shape. It is a compile-time constant where this makes the loop faster. */
-CT_INLINE void backward_loop(const struct ct_norm_pool *p, int plane, struct ct_window win, bool bf16)
-{
-	const struct lanes k = backward_lanes(p, plane % n_blocks(&p->shape));
-	const size_t o = (size_t)plane * out_plane(p);
-	const int out_h = p->shape.out.h, out_w = p->shape.out.w;
-	size_t i = (size_t)plane * in_plane(p);
-
-	for (int h = 0; h < p->shape.in.h; h++) {
-		const struct span rows = windows_of(h, win.stride_h, win.pad_h, win.r, out_h);
-
-		for (int c = 0; c < p->shape.in.w; c++, i++) {
-			const struct span columns = windows_of(c, win.stride_w, win.pad_w, win.s, out_w);
-			const ct_vec d = gathered(p, win, o, h, c, rows, columns, bf16);
-
-			ct_vec_store(p->dx, i, d * k.slope + without_window(p, &k, i, bf16), bf16);
-		}
+	for (x.w = 0; x.w < s->in.w; x.w++) {
+		x.columns = windows_of(x.w, win->stride_w, win->pad_w, win->s, s->out.w);
+		FOR_BLOCKS(t, gather, &x);
 	}
 }
 
 /* With 2x2 kernels and stride 2, every element is in exactly one kernel, except for a remainder at the right and at the
  * bottom. */
-CT_INLINE void backward_tiles(const struct ct_norm_pool *p, int plane, bool bf16)
+CT_INLINE void give_tile(const struct part *t, size_t in, size_t out, int row, int b, int lanes)
 {
-	const struct lanes k = backward_lanes(p, plane % n_blocks(&p->shape));
-	const size_t o = (size_t)plane * out_plane(p), out_w = (size_t)p->shape.out.w, w = (size_t)p->shape.in.w;
-	const ct_bvec *taps = (const ct_bvec *)p->taps;
+	const struct lanes k = lanes_at(t, b);
+	const size_t block = (size_t)b * CT_LANES;
+	const ct_vec d = load(t->p->dy, out + block, lanes, t->bf16);
+	const ct_ivec tap = load_taps(t, out + block, lanes);
 
-	for (int h = 0; h < p->shape.in.h; h++) {
-		const size_t i = (size_t)plane * in_plane(p) + (size_t)h * w, at = o + (size_t)(h / 2) * out_w;
-		const size_t tiles = h / 2 < p->shape.out.h ? out_w : 0;
+	for (int s = 0; s < 2; s++)
+		write_gradient(t, in + (size_t)s * t->step + block,
+			       ct_vec_choose(tap == 2 * row + s, d, ct_vec_every(0)), &k, lanes);
+}
 
-		for (size_t c = 0; c < tiles; c++) {
-			const ct_vec d = ct_vec_load(p->dy, at + c, bf16) * k.slope;
-			const ct_ivec tap = ct_vec_widen(taps[at + c]);
+CT_INLINE void give_nothing(const struct part *t, size_t in, int b, int lanes)
+{
+	const struct lanes k = lanes_at(t, b);
 
-			for (int s = 0; s < 2; s++) {
-				const ct_vec given = ct_vec_choose(tap == 2 * (h % 2) + s, d, ct_vec_every(0));
-				const size_t to = i + 2 * c + (size_t)s;
+	write_gradient(t, in + (size_t)b * CT_LANES, ct_vec_every(0), &k, lanes);
+}
 
-				ct_vec_store(p->dx, to, given + without_window(p, &k, to, bf16), bf16);
-			}
-		}
-		for (size_t c = 2 * tiles; c < w; c++)
-			ct_vec_store(p->dx, i + c, without_window(p, &k, i + c, bf16), bf16);
+CT_INLINE void give_row(const struct part *t, int h)
+{
+	const struct ct_norm_pool_shape *s = &t->p->shape;
+	const int tiles = h / 2 < s->out.h ? s->out.w : 0;
+	size_t in = t->in + (size_t)h * (size_t)s->in.w * t->step;
+	size_t out = t->out + (size_t)(h / 2) * (size_t)s->out.w * t->step;
+
+	for (int c = 0; c < tiles; c++, in += 2 * t->step, out += t->step)
+		FOR_BLOCKS(t, give_tile, in, out, h % 2);
+	for (int c = 2 * tiles; c < s->in.w; c++, in += t->step)
+		FOR_BLOCKS(t, give_nothing, in);
+}
+
+/* ---- Both directions ----------------------------------------------------------------------------------- */
+
+/* Rows of a plane. */
+struct rows {
+	int plane, first, end;
+	bool backward;
+};
+
+/* tiles: win is that of give_tile. */
+CT_INLINE void rows_of_part(const struct job *j, const struct rows *r, const struct panel *k, struct ct_window win,
+			    bool tiles, bool bf16, bool nhwc)
+{
+	const struct ct_norm_pool_shape *s = &j->p->shape;
+	const size_t step = nhwc ? (size_t)s->channels : CT_LANES, block = nhwc ? (size_t)k->first * CT_LANES : 0;
+	const int last = nhwc ? lanes_in(&j->norm, k->first + k->n - 1) : CT_LANES;
+	const struct part t = {.p = j->p,
+			       .k = k,
+			       .only = {k->mean[0], k->slope[0], k->shift[0], k->base[0], k->tilt[0]},
+			       .win = win,
+			       .bf16 = bf16,
+			       .nhwc = nhwc,
+			       .in = (size_t)r->plane * (size_t)s->in.h * (size_t)s->in.w * step + block,
+			       .out = (size_t)r->plane * (size_t)s->out.h * (size_t)s->out.w * step + block,
+			       .step = step,
+			       .full = nhwc ? k->n - (last < CT_LANES) : 1,
+			       .last = last};
+
+	for (int row = r->first; row < r->end; row++) {
+		if (!r->backward)
+			pool_row(&t, row);
+		else if (tiles)
+			give_row(&t, row);
+		else
+			gather_row(&t, row);
 	}
 }
 
-CT_INLINE void backward_plane(const struct ct_norm_pool *p, int plane, bool bf16)
+/* Special cases for the pooling layers of LeNet and of ResNets. */
+static const struct ct_window two = {2, 2, 2, 2, 0, 0, 1, 1}, three = {3, 3, 2, 2, 1, 1, 1, 1};
+
+static bool has_window(const struct ct_norm_pool *p, const struct ct_window *win)
 {
-	if (has_window(p, &two))
-		backward_tiles(p, plane, bf16);
-	else if (has_window(p, &three))
-		backward_loop(p, plane, three, bf16);
-	else
-		backward_loop(p, plane, p->shape.win, bf16);
+	return !memcmp(&p->shape.win, win, sizeof(*win));
 }
 
-/* Run from the last plane to the first, because the backward pass of the preceding convolution starts with the first
- * planes. */
+CT_INLINE void rows_of_type(const struct job *j, const struct rows *r, const struct panel *k, bool bf16, bool nhwc)
+{
+	if (has_window(j->p, &two))
+		rows_of_part(j, r, k, two, true, bf16, nhwc);
+	else if (has_window(j->p, &three))
+		rows_of_part(j, r, k, three, false, bf16, nhwc);
+	else
+		rows_of_part(j, r, k, j->p->shape.win, false, bf16, nhwc);
+}
+
+static void rows_of_panel(const struct job *j, const struct rows *r, const struct panel *k)
+{
+	const struct ct_norm_pool_shape *s = &j->p->shape;
+
+	if (s->bf16 && s->nhwc)
+		rows_of_type(j, r, k, true, true);
+	else if (s->bf16)
+		rows_of_type(j, r, k, true, false);
+	else if (s->nhwc)
+		rows_of_type(j, r, k, false, true);
+	else
+		rows_of_type(j, r, k, false, false);
+}
+
+static void rows_of_plane(const struct job *j, const struct rows *r)
+{
+	const struct ct_norm_pool_shape *s = &j->p->shape;
+	const int blocks = n_blocks(s->channels);
+	const int begin = s->nhwc ? 0 : r->plane % blocks, end = s->nhwc ? blocks : begin + 1;
+	struct panel k;
+
+	for (int first = begin; first < end; first += PANEL) {
+		make_panel(&j->norm, first, end - first, &k);
+		if (r->backward)
+			add_gradient_coefficients(&j->norm, j->sums, values_per_channel(j->p), &k);
+		rows_of_panel(j, r, &k);
+	}
+}
+
+/* `height` is the number of rows of a plane. Gradients are computed from the last plane to the first, because the
+ * backward pass of the preceding convolution starts with the first ones. */
+static void rows_range(const struct job *j, int64_t begin, int64_t end, int height, bool backward)
+{
+	const int first = (int)(begin / height), last = (int)((end - 1) / height);
+
+	for (int i = 0; i <= last - first; i++) {
+		const int plane = backward ? last - i : first + i;
+		const struct rows r = {.plane = plane,
+				       .first = plane == first ? (int)(begin % height) : 0,
+				       .end = plane == last ? (int)((end - 1) % height) + 1 : height,
+				       .backward = backward};
+
+		rows_of_plane(j, &r);
+	}
+}
+
+static void forward_range(void *arg, int64_t begin, int64_t end)
+{
+	const struct job *j = arg;
+
+	rows_range(j, begin, end, j->p->shape.out.h, false);
+}
+
 static void backward_range(void *arg, int64_t begin, int64_t end)
 {
-	const struct ct_norm_pool *p = arg;
+	const struct job *j = arg;
 
-	for (int i = (int)end - 1; i >= (int)begin; i--) {
-		if (p->shape.bf16)
-			backward_plane(p, i, true);
-		else
-			backward_plane(p, i, false);
-	}
+	rows_range(j, begin, end, j->p->shape.in.h, true);
+}
+
+static int64_t n_planes(const struct ct_norm_pool_shape *s)
+{
+	return (int64_t)s->n * (s->nhwc ? 1 : n_blocks(s->channels));
+}
+
+static void norm_pool_forward(struct ct_norm_pool *p)
+{
+	struct job j = {.p = p, .norm = norm_of(p, false)};
+	double *sums = ct__norm_scratch_sums(&j.norm);
+
+	ct__norm_sums(&j.norm, sums);
+	ct__norm_moments(&j.norm, sums, values_per_channel(p));
+	ct_parallel_for(p->threads, n_planes(&p->shape) * p->shape.out.h, 1, forward_range, &j);
 }
 
 static void norm_pool_backward(struct ct_norm_pool *p)
 {
-	const int planes = (int)n_planes(&p->shape);
+	const struct ct_norm picked = norm_of(p, true);
+	double *sums = ct__norm_scratch_sums(&picked);
+	struct job j = {.p = p, .norm = norm_of(p, false), .sums = sums};
 
-	ct_parallel_for(p->threads, planes, 1, gradients_range, p);
-	for (int c = 0; c < p->shape.channels; c++) {
-		double sum, dot;
-
-		sum_partials(p, c, &sum, &dot);
-		p->dbeta[c] = (float)sum;
-		p->dgamma[c] = (float)(dot / sqrt((double)p->variance[c] + (double)p->shape.eps));
-	}
-	ct_parallel_for(p->threads, planes, 1, backward_range, p);
+	ct__norm_gradient_sums(&picked, sums);
+	ct_parallel_for(p->threads, n_planes(&p->shape) * p->shape.in.h, 1, backward_range, &j);
 }
 
 const struct ct_norm_pool_kernels CT_WITH_LANES(ct__norm_pool_kernels) = {norm_pool_forward, norm_pool_backward};

@@ -1,7 +1,7 @@
-/* Batch norm, ReLU and max pool as one operation on tensors in the layout of block.h, for training. The values between
- * the steps are never written to memory. Values and their gradients are fp32 or bfloat16, everything else is fp32, and
- * sums over the batch are double. The kernels are plain C on vectors of channels; call them only if ct__norm_usable
- * returns true. Results do not depend on the number of threads. */
+/* Batch norm, ReLU and max pool as one operation on tensors in the layout of block.h or [N,H,W,C], for training. The
+ * values between the steps are never written to memory. Values and their gradients are fp32 or bfloat16, everything
+ * else is fp32, and sums over the batch are double. The kernels are plain C on vectors of channels; call them only if
+ * ct__norm_usable returns true. Results do not depend on the number of threads. */
 #ifndef CT_NN_ONEDNN_KERNELS_NORM_POOL_H
 #define CT_NN_ONEDNN_KERNELS_NORM_POOL_H
 
@@ -16,7 +16,9 @@
 struct ct_norm_partial;
 
 struct ct_norm_pool_shape {
-	int n, channels; /* lanes after the last channel must be zero and stay zero */
+	int n, channels;
+	bool nhwc; /* the layout is [N,H,W,C], without padding; in blocks, lanes after the last channel must be zero and
+		    * stay zero */
 	struct ct_shape in, out;
 	struct ct_window win; /* dilation 1, at most CT_NORM_POOL_MAX_TAPS elements */
 	float eps;

@@ -114,19 +114,22 @@ void ct__norm_scale_rows(int threads, int n, size_t elems, bool bf16, const void
 	CT_SELECT(ct__norm_scale_rows)(threads, n, elems, bf16, x, factor, y);
 }
 
-static size_t n_planes(const struct ct_norm_pool_shape *s)
-{
-	return (size_t)s->n * n_blocks(s->channels);
-}
-
+/* The norms of x and of the elements at the maxima need it one after the other. */
 size_t ct__norm_pool_scratch_bytes(const struct ct_norm_pool_shape *s)
 {
-	return n_planes(s) * partial_bytes();
+	const size_t in = ct__norm_nhwc_scratch_bytes(s->n, s->channels, s->in.h * s->in.w),
+		     out = ct__norm_nhwc_scratch_bytes(s->n, s->channels, s->out.h * s->out.w);
+
+	if (!s->nhwc)
+		return ct__norm_scratch_bytes(s->n, s->channels);
+	return in > out ? in : out;
 }
 
 size_t ct__norm_pool_out_elems(const struct ct_norm_pool_shape *s)
 {
-	return n_planes(s) * (size_t)s->out.h * (size_t)s->out.w * (size_t)ct__lanes();
+	const size_t channels = s->nhwc ? (size_t)s->channels : n_blocks(s->channels) * (size_t)ct__lanes();
+
+	return (size_t)s->n * (size_t)s->out.h * (size_t)s->out.w * channels;
 }
 
 void ct__norm_pool_forward(struct ct_norm_pool *p)
