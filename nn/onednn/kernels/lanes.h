@@ -86,6 +86,88 @@ CT_INLINE void ct_vec_store(void *y, size_t i, ct_vec v, bool bf16)
 #endif
 }
 
+/* Returns a mask of the first lanes. */
+CT_INLINE ct_ivec ct_vec_first(int lanes)
+{
+	ct_ivec lane;
+
+	CT_UNROLL
+	for (int l = 0; l < CT_LANES; l++)
+		lane[l] = l;
+	return lane < lanes;
+}
+
+/* Load and store the first `lanes` lanes, less than CT_LANES, of fp32, bfloat16 or bytes. The other lanes are 0. The
+ * intrinsics replace calls of memcpy. */
+CT_INLINE ct_vec ct_vec_load_part(const float *x, int lanes)
+{
+#ifdef __AVX512F__
+	return (ct_vec)_mm512_maskz_loadu_ps((__mmask16)((1u << lanes) - 1), x);
+#elif defined(__AVX2__)
+	return (ct_vec)_mm256_maskload_ps(x, (__m256i)ct_vec_first(lanes));
+#else
+	ct_vec v = {0};
+
+	memcpy(&v, x, (size_t)lanes * sizeof(*x));
+	return v;
+#endif
+}
+
+CT_INLINE void ct_vec_store_part(float *x, ct_vec v, int lanes)
+{
+#ifdef __AVX512F__
+	_mm512_mask_storeu_ps(x, (__mmask16)((1u << lanes) - 1), (__m512)v);
+#elif defined(__AVX2__)
+	_mm256_maskstore_ps(x, (__m256i)ct_vec_first(lanes), (__m256)v);
+#else
+	memcpy(x, &v, (size_t)lanes * sizeof(*x));
+#endif
+}
+
+CT_INLINE ct_hvec ct_hvec_load_part(const uint16_t *x, int lanes)
+{
+#ifdef __AVX512F__
+	return (ct_hvec)_mm256_maskz_loadu_epi16((__mmask16)((1u << lanes) - 1), x);
+#else
+	ct_hvec v = {0};
+
+	memcpy(&v, x, (size_t)lanes * sizeof(*x));
+	return v;
+#endif
+}
+
+CT_INLINE void ct_hvec_store_part(uint16_t *x, ct_hvec v, int lanes)
+{
+#ifdef __AVX512F__
+	_mm256_mask_storeu_epi16(x, (__mmask16)((1u << lanes) - 1), (__m256i)v);
+#else
+	memcpy(x, &v, (size_t)lanes * sizeof(*x));
+#endif
+}
+
+CT_INLINE ct_bvec ct_bvec_load_part(const uint8_t *x, int lanes)
+{
+#ifdef __AVX512F__
+	return (ct_bvec)_mm_maskz_loadu_epi8((__mmask16)((1u << lanes) - 1), x);
+#else
+	ct_bvec v = {0};
+
+	for (int l = 0; l < lanes; l++)
+		v[l] = x[l];
+	return v;
+#endif
+}
+
+CT_INLINE void ct_bvec_store_part(uint8_t *x, ct_bvec v, int lanes)
+{
+#ifdef __AVX512F__
+	_mm_mask_storeu_epi8(x, (__mmask16)((1u << lanes) - 1), (__m128i)v);
+#else
+	for (int l = 0; l < lanes; l++)
+		x[l] = v[l];
+#endif
+}
+
 /* Returns the mask as one bit per lane. */
 CT_INLINE ct_bits ct_vec_bits(ct_ivec mask)
 {

@@ -52,27 +52,41 @@ static inline int lanes_in(const struct ct_norm *p, int block)
 	return left < CT_LANES ? left : CT_LANES;
 }
 
-/* Loads `lanes` elements from element i on. lanes is constant where it is CT_LANES. */
+/* Load and store `lanes` elements from element i on. lanes is constant where it is CT_LANES. */
 CT_INLINE ct_vec load(const void *x, size_t i, int lanes, bool bf16)
 {
-	if (!bf16) {
-		ct_vec v = {0};
+	ct_vec v;
+	ct_hvec h;
 
-		memcpy(&v, (const float *)x + i, (size_t)lanes * sizeof(float));
+	if (!bf16) {
+		if (lanes < CT_LANES)
+			return ct_vec_load_part((const float *)x + i, lanes);
+		memcpy(&v, (const float *)x + i, sizeof(v));
 		return v;
 	}
-	ct_hvec h = {0};
-	memcpy(&h, (const uint16_t *)x + i, (size_t)lanes * sizeof(uint16_t));
+	if (lanes < CT_LANES)
+		h = ct_hvec_load_part((const uint16_t *)x + i, lanes);
+	else
+		memcpy(&h, (const uint16_t *)x + i, sizeof(h));
 	return ct_vec_load(&h, 0, true);
 }
 
 CT_INLINE void store(void *y, size_t i, ct_vec v, int lanes, bool bf16)
 {
-	ct_vec whole;
+	ct_hvec h;
 
-	ct_vec_store(&whole, 0, v, bf16);
-	memcpy((char *)y + i * (bf16 ? sizeof(uint16_t) : sizeof(float)), &whole,
-	       (size_t)lanes * (bf16 ? sizeof(uint16_t) : sizeof(float)));
+	if (!bf16) {
+		if (lanes < CT_LANES)
+			ct_vec_store_part((float *)y + i, v, lanes);
+		else
+			memcpy((float *)y + i, &v, sizeof(v));
+		return;
+	}
+	ct_vec_store(&h, 0, v, true);
+	if (lanes < CT_LANES)
+		ct_hvec_store_part((uint16_t *)y + i, h, lanes);
+	else
+		memcpy((uint16_t *)y + i, &h, sizeof(h));
 }
 
 CT_INLINE size_t element(const struct ct_norm *p, size_t pixel, int block)

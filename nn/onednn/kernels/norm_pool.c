@@ -85,9 +85,12 @@ CT_INLINE struct lanes lanes_at(const struct part *t, int b)
 
 CT_INLINE ct_ivec load_taps(const struct part *t, size_t at, int lanes)
 {
-	ct_bvec taps = {0};
+	ct_bvec taps;
 
-	memcpy(&taps, t->p->taps + at, (size_t)lanes);
+	if (lanes < CT_LANES)
+		taps = ct_bvec_load_part(t->p->taps + at, lanes);
+	else
+		memcpy(&taps, t->p->taps + at, sizeof(taps));
 	return ct_vec_widen(taps);
 }
 
@@ -145,7 +148,10 @@ CT_INLINE void pool_window(const struct part *t, ptrdiff_t corner, struct window
 	const ct_bvec taps = ct_vec_narrow((cut & CUT) | (~cut & at));
 	store(t->p->y, out, ct_vec_choose(cut, ct_vec_every(0), best), lanes, t->bf16);
 	store(t->p->picked, out, from, lanes, t->bf16);
-	memcpy(t->p->taps + out, &taps, (size_t)lanes);
+	if (lanes < CT_LANES)
+		ct_bvec_store_part(t->p->taps + out, taps, lanes);
+	else
+		memcpy(t->p->taps + out, &taps, sizeof(taps));
 }
 
 CT_INLINE struct window window_at(const struct ct_norm_pool *p, int oh, int ow)
