@@ -22,7 +22,8 @@ void bench_open(struct bench *b, const struct job *j)
 					 .mean = {0.3f, 0.4f},
 					 .std = {0.5f, 0.6f},
 					 .seed = 5,
-					 .train = true};
+					 .train = true,
+					 .plan = j->plan};
 	const struct ct_optim_opts sgd = {
 		.kind = CT_SGD, .momentum = 0.9f, .weight_decay = 1e-2f, .decay_norm_bias = true};
 	size_t elems = shape_elems(j->input) * (size_t)j->n;

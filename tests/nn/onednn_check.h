@@ -14,6 +14,7 @@ struct job {
 	int n;              /* of the program */
 	enum ct_input_kind kind;
 	int steps;
+	const struct ct_net_plan *plan; /* NULL: the one that the engine chooses */
 };
 
 /* A running net with its data. */

@@ -3,8 +3,24 @@
 #include "nn/onednn/kernels/norm_kernels.h"
 #include "tests/nn/onednn_check.h"
 
-/* Norm, ReLU and max pool in one kernel: windows that overlap, leave a rest, reach over the edge; channels that do not
- * fill a vector; a norm that reads something else than a convolution. */
+/* The first norm is computed with its ReLU and max pool, so that the value of the ReLU is not stored. */
+static void assert_pooled(const struct job *j)
+{
+	struct bench b;
+	float *x;
+
+	run(&b, j);
+	int relu = 0;
+	while (ct_graph_node(b.r.graph, relu)->op != CT_OP_RELU)
+		relu++;
+	assert_non_null(x = CT_NEW_ARRAY(float, (size_t)j->n *shape_elems(ct_graph_node(b.r.graph, relu)->shape)));
+	assert_fails(ct_program_read(b.r.program, relu, false, x), CT_UNSUPPORTED, "its value is not stored");
+	ct_free(x);
+	bench_close(&b);
+}
+
+/* Norm, ReLU and max pool in one kernel, in both layouts: windows that overlap, leave a rest, reach over the edge;
+ * channels that do not fill a vector; a norm that reads something else than a convolution. */
 static void test_norm_pool_shapes(void **state)
 {
 	static const char *const layers[] = {
@@ -16,20 +32,24 @@ static void test_norm_pool_shapes(void **state)
 		"global_avg_pool;linear 10",
 		"conv2d 16 kernel=1 name=c;batch_norm;relu;max_pool 3 stride=1 padding=1;add from=c;flatten;linear 10",
 	};
+	static const struct ct_net_plan nhwc = {.layout = CT_LAYOUT_NHWC};
 
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(layers); i++) {
-		for (int threads = 1; threads <= 2; threads++) {
-			struct job j = {.engine = "onednn",
-					.layers = layers[i],
-					.input = {2, 11, 13},
-					.threads = threads,
-					.batch = 5,
-					.n = 5,
-					.kind = CT_INPUT_F32_NCHW,
-					.steps = 2};
+		struct job j = {.engine = "onednn",
+				.layers = layers[i],
+				.input = {2, 11, 13},
+				.batch = 5,
+				.n = 5,
+				.kind = CT_INPUT_F32_NCHW,
+				.steps = 2};
 
-			assert_equals_ref(&j, 2e-4);
+		for (int layout = 0; layout < 2; layout++) {
+			j.plan = layout ? &nhwc : NULL;
+			for (j.threads = 1; j.threads <= 2; j.threads++)
+				assert_equals_ref(&j, 2e-4);
+			if (ct__norm_usable(false))
+				assert_pooled(&j);
 		}
 	}
 }

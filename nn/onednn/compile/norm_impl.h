@@ -9,9 +9,8 @@ enum ct_status ct__onednn_norm_library_forward(struct onednn_program *p, int id)
 enum ct_status ct__onednn_norm_library_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
 /* Appends the task that updates the running statistics with the batch statistics. */
 enum ct_status ct__onednn_running_statistics(struct onednn_program *p, int id) CT_MUST_CHECK;
-/* norm_pool.c: norm, ReLU and max pool computed by kernels/norm_pool.h. *done is set to false if the layout or the
- * processor is not supported. */
-enum ct_status ct__onednn_norm_pool_forward(struct onednn_program *p, int id, bool *done) CT_MUST_CHECK;
+/* norm_pool.c: norm, ReLU and max pool computed by kernels/norm_pool.h. */
+enum ct_status ct__onednn_norm_pool_forward(struct onednn_program *p, int id) CT_MUST_CHECK;
 enum ct_status ct__onednn_norm_pool_backward(struct onednn_program *p, int id) CT_MUST_CHECK;
 
 #endif

@@ -1,13 +1,10 @@
 /* Norm, ReLU and max pool as one task: neither the result of the norm nor that of the ReLU exists, and the pool owns
- * the result. The backward pass works from the inputs at the maxima and their positions. This is possible for blocked
- * layouts, the processors of ctrain's kernels, and statistics of this rank that were computed from the batch; otherwise
- * the fusion is undone before anything was appended. The gradient of the norm's input is written over the output of a
- * convolution if no other node reads it. */
+ * the result. The backward pass works from the inputs at the maxima and their positions. The gradient of the norm's
+ * input is written over the output of a convolution if no other node reads it. */
 #include "nn/onednn/compile/norm_impl.h"
 
 #include "nn/onednn/compile/emit.h"
 #include "nn/onednn/compile/gradient.h"
-#include "nn/onednn/kernels/norm_kernels.h"
 #include "nn/onednn/program/shapes.h"
 
 /* Appends the arguments that both directions have, in the order of enum onednn_pool_arg. */
@@ -30,30 +27,20 @@ static void norm_pool_args(struct onednn_program *p, struct onednn_task *t, int 
 				      : p->values[v->fusion.pool].gradient.buffer);
 }
 
-enum ct_status ct__onednn_norm_pool_forward(struct onednn_program *p, int id, bool *done)
+enum ct_status ct__onednn_norm_pool_forward(struct onednn_program *p, int id)
 {
 	const struct ct_node *node = ct__onednn_node(p, id);
 	struct onednn_value *v = &p->values[id];
 	const enum ct_dnnl_type type = ct__dnnl_desc_type(v->kept.src_desc);
-	const ct_dnnl_desc *blocked, *dst;
+	const struct ct_norm_pool_shape s = ct__onednn_norm_pool_shape(p, id);
+	const size_t elems = ct__norm_pool_out_elems(&s), channels = (size_t)node->shape.c * sizeof(float);
+	const ct_dnnl_desc *dst;
 	struct onednn_task *t;
 	int dims[4], partials;
 
-	*done = false;
-	if (v->fusion.pool < 0)
-		return CT_OK;
-	ct__onednn_dims(p, id, dims);
-	CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, ct__lanes(), &blocked));
-	if (v->kept.src_desc != blocked || p->base.net->opts.sync || node->fixed_stats ||
-	    !ct__norm_usable(type == CT_DNNL_BF16)) {
-		v->fusion.pool = -1;
-		return CT_OK;
-	}
-	*done = true;
-	const struct ct_norm_pool_shape s = ct__onednn_norm_pool_shape(p, id);
-	const size_t elems = ct__norm_pool_out_elems(&s), channels = (size_t)node->shape.c * sizeof(float);
 	ct__onednn_dims(p, v->fusion.pool, dims);
-	CT_TRY(ct__dnnl_blocked_of(p->dnnl, type, dims, ct__lanes(), &dst));
+	CT_TRY(s.nhwc ? ct__dnnl_nhwc_of(p->dnnl, type, dims, &dst)
+		      : ct__dnnl_blocked_of(p->dnnl, type, dims, ct__lanes(), &dst));
 	CT_TRY(ct__onednn_own_result(p, id, dst));
 	v->layout.desc = v->kept.src_desc;
 	CT_TRY(ct__onednn_buffer(p, channels, &v->kept.mean));

@@ -5,6 +5,8 @@
  * gradients of both addends. If two users each passed a gradient, it adds them in the same pass. For its backward pass,
  * a norm keeps its input and, in a join with ReLU, one bit per element.
  *
+ * A norm with a max pool is lowered by norm_pool.c if its statistics are those of this rank, computed from the batch.
+ *
  * In layouts other than that of kernels/block.h and, in a plan with NHWC, other than [N,H,W,C], oneDNN computes the
  * norm or, if the statistics are fixed or those of all ranks, the loops of the reference engine. */
 #include "nn/onednn/compile/norm_tasks.h"
@@ -117,7 +119,7 @@ static enum ct_status reference_forward(struct onednn_program *p, int id)
 	const ct_dnnl_desc *plain;
 	struct onednn_task *t;
 
-	v->fusion.relu = v->fusion.pool = -1;
+	v->fusion.relu = -1;
 	CT_TRY(ct__dnnl_plain(p->dnnl, ct__dnnl_desc_ndims(v->kept.src_desc), ct__dnnl_desc_dims(v->kept.src_desc),
 			      &plain));
 	CT_TRY(ct__onednn_relayout(p, id, ONEDNN_BUF(v->kept.src), v->kept.src_desc, plain, &src));
@@ -137,19 +139,21 @@ static enum ct_status reference_forward(struct onednn_program *p, int id)
 enum ct_status ct__onednn_norm_forward(struct onednn_program *p, int id)
 {
 	struct onednn_value *v = &p->values[id];
-	bool pooled, known;
+	const struct ct_node *node = ct__onednn_node(p, id);
+	bool known;
 
-	CT_TRY(ct__onednn_view_natural(p, id, ct__onednn_node(p, id)->in[0], &v->kept.src_desc, &v->kept.src));
-	CT_TRY(ct__onednn_norm_pool_forward(p, id, &pooled));
-	if (pooled)
-		return CT_OK;
+	CT_TRY(ct__onednn_view_natural(p, id, node->in[0], &v->kept.src_desc, &v->kept.src));
 	CT_TRY(knows_layout(p, id, v->kept.src_desc, &known));
+	if (!known || ct__dnnl_desc_ndims(v->kept.src_desc) != 4 || p->base.net->opts.sync || node->fixed_stats)
+		v->fusion.pool = -1;
+	if (v->fusion.pool >= 0)
+		return ct__onednn_norm_pool_forward(p, id);
 	if (known) {
 		v->kept.norm = ONEDNN_NORM_OWN;
 		return v->fusion.join >= 0 ? CT_OK : emit_forward(p, id, id, -1);
 	}
 	undo_fusion(p, id);
-	if (p->base.mode == CT_TRAIN && (p->base.net->opts.sync || ct__onednn_node(p, id)->fixed_stats)) {
+	if (p->base.mode == CT_TRAIN && (p->base.net->opts.sync || node->fixed_stats)) {
 		v->kept.norm = ONEDNN_NORM_REFERENCE;
 		return reference_forward(p, id);
 	}

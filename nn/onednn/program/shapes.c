@@ -6,6 +6,7 @@ struct ct_norm_pool_shape ct__onednn_norm_pool_shape(const struct onednn_program
 
 	return (struct ct_norm_pool_shape){.n = p->base.n,
 					   .channels = node->shape.c,
+					   .nhwc = p->values[id].kept.nhwc,
 					   .in = node->shape,
 					   .out = pool->shape,
 					   .win = pool->win,
