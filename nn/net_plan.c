@@ -64,7 +64,7 @@ enum ct_status ct_net_plan_set(struct ct_net_plan *p, const char *name, enum ct_
 {
 	struct ct_plan_conv *c = find(p, name);
 
-	if (!c && method == CT_CONV_DIRECT)
+	if (!c && (method == CT_CONV_DIRECT || p->n_convs == CT_PLAN_MAX_CONVS))
 		return CT_OK;
 	if (!c)
 		CT_TRY(add(p, name, &c));
@@ -158,6 +158,9 @@ static enum ct_status parse_conv(const struct parser *s, char *at)
 	}
 	if (find(s->plan, name))
 		return CT_FAIL(CT_CONFIG, "%s:%d: the convolution %s is listed twice", s->source, s->line, name);
+	if (s->plan->n_convs == CT_PLAN_MAX_CONVS)
+		return CT_FAIL(CT_CONFIG, "%s:%d: at most %d convolutions are possible", s->source, s->line,
+			       CT_PLAN_MAX_CONVS);
 	for (int pass = 0; pass < CT_CONV_PASSES; pass++)
 		CT_TRY(ct_net_plan_set(s->plan, name, (enum ct_conv_pass)pass, (enum ct_conv_method)found[pass]));
 	return CT_OK;

@@ -29,6 +29,9 @@ enum { CT_CONV_N_METHODS = CT_CHOICE_COUNT(CT_CONV_METHODS) };
 
 enum ct_conv_pass { CT_CONV_FORWARD, CT_CONV_BACKWARD_DATA, CT_CONV_BACKWARD_WEIGHTS, CT_CONV_PASSES };
 
+/* The number of convolutions that a plan may list. */
+#define CT_PLAN_MAX_CONVS 4096
+
 struct ct_plan_conv {
 	char *name; /* of the node */
 	enum ct_conv_method method[CT_CONV_PASSES];
@@ -45,7 +48,8 @@ const char *ct_conv_method_name(enum ct_conv_method m);
 
 void ct_net_plan_release(struct ct_net_plan *p);
 enum ct_status ct_net_plan_copy(const struct ct_net_plan *from, struct ct_net_plan *out) CT_MUST_CHECK;
-/* Sets the method of one pass of the convolution `name`. */
+/* Sets the method of one pass of the convolution `name`. If the plan already lists CT_PLAN_MAX_CONVS others, the pass
+ * stays direct. */
 enum ct_status ct_net_plan_set(struct ct_net_plan *p, const char *name, enum ct_conv_pass pass,
 			       enum ct_conv_method method) CT_MUST_CHECK;
 enum ct_conv_method ct_net_plan_method(const struct ct_net_plan *p, const char *name, enum ct_conv_pass pass);

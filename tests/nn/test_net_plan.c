@@ -97,6 +97,25 @@ static void test_bad_text(void **state)
 	assert_fails(ct_net_plan_parse(line, "test", &p), CT_CONFIG, "test:1: a shorter line is expected");
 }
 
+/* As many convolutions as a plan may list, and one more. */
+static void test_longest_text(void **state)
+{
+	struct ct_str text = {0};
+	struct ct_net_plan p = {0};
+
+	(void)state;
+	ct_str_add(&text, "ctrain plan 1\nlayout blocked\n");
+	for (int i = 0; i < CT_PLAN_MAX_CONVS; i++)
+		ct_str_addf(&text, "conv c%d winograd direct direct\n", i);
+	assert_ok(ct_net_plan_parse(ct_str_text(&text), "test", &p));
+	assert_int_equal(p.n_convs, CT_PLAN_MAX_CONVS);
+	ct_net_plan_release(&p);
+	ct_str_add(&text, "conv more winograd direct direct\n");
+	assert_fails(ct_net_plan_parse(ct_str_text(&text), "test", &p), CT_CONFIG,
+		     "test:4099: at most 4096 convolutions are possible");
+	ct_str_release(&text);
+}
+
 static struct ct_net_opts opts_with(const struct ct_net_plan *plan)
 {
 	return (struct ct_net_opts){.batch = 8, .input = CT_INPUT_F32_NCHW, .train = true, .plan = plan};
@@ -290,6 +309,41 @@ static void test_where_gemm_is_usable(void **state)
 			 CT_UNSUPPORTED); /* it has a bias */
 }
 
+/* The plan of a model with more convolutions than a plan may list can be read again. */
+static void test_deep_model(void **state)
+{
+	const struct ct_net_opts opts = opts_with(NULL);
+	struct ct_net_plan plan, again = {0};
+	struct ct_str text = {0};
+	char name[16];
+	ct_graph *g;
+	ct_device *d;
+	ct_engine *e;
+	int x = 0;
+
+	(void)state;
+	assert_ok(ct_graph_create(image, &g));
+	for (int i = 0; i <= CT_PLAN_MAX_CONVS; i++) {
+		snprintf(name, sizeof(name), "c%d", i);
+		x = ct_graph_conv2d(g, name, x, 16, ct_window_square(3, 1, 1), 1, false);
+	}
+	x = ct_graph_linear(g, "fc", ct_graph_flatten(g, "flat", x), 10, true);
+	ct_graph_softmax_xent(g, x, 0);
+	assert_ok(ct_graph_finish(g));
+	open_engine(&d, &e);
+	assert_ok(ct_engine_plan_in(e, CT_LAYOUT_BLOCKED, g, &opts, &plan));
+	ct_net_plan_write(&plan, &text);
+	assert_ok(ct_net_plan_parse(ct_str_text(&text), "test", &again));
+	assert_int_equal(plan.n_convs, again.n_convs);
+	assert_true(plan.n_convs == CT_PLAN_MAX_CONVS || plan.n_convs == 0); /* 0: no kernels on this processor */
+	ct_net_plan_release(&again);
+	ct_net_plan_release(&plan);
+	ct_str_release(&text);
+	ct_engine_close(e);
+	ct_device_close(d);
+	ct_graph_destroy(g);
+}
+
 struct calls {
 	size_t n, last, total;
 };
@@ -352,9 +406,11 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_text),
 					   cmocka_unit_test(test_summary),
 					   cmocka_unit_test(test_bad_text),
+					   cmocka_unit_test(test_longest_text),
 					   cmocka_unit_test(test_methods),
 					   cmocka_unit_test(test_gemm),
 					   cmocka_unit_test(test_unusable_plans),
+					   cmocka_unit_test(test_deep_model),
 					   cmocka_unit_test(test_where_gemm_is_usable),
 					   cmocka_unit_test(test_tuning),
 					   cmocka_unit_test(test_tuning_bf16)};
