@@ -9,29 +9,39 @@ struct setup {
 	struct ct_shape input;
 	float drop_path;
 	enum ct_precision precision;
+	const struct ct_net_plan *plan; /* NULL: the one that the engine chooses */
 };
 
+static const struct ct_net_plan nhwc = {.layout = CT_LAYOUT_NHWC};
 static const struct setup setups[] = {
-	{"resnet20", {3, 16, 16}, 0.5f, CT_PRECISION_FP32}, /* the first stage by Winograd */
-	{"resnet50", {3, 32, 32}, 0, CT_PRECISION_FP32},
-	{"convnet", {1, 20, 20}, 0, CT_PRECISION_FP32},
+	{"resnet20", {3, 16, 16}, 0.5f, CT_PRECISION_FP32, NULL}, /* the first stage by Winograd */
+	{"resnet50", {3, 32, 32}, 0, CT_PRECISION_FP32, NULL},
+	{"convnet", {1, 20, 20}, 0, CT_PRECISION_FP32, NULL},
 	/* Sums that convolutions must not write over the other addend: a vector, an image under another name. */
 	{"linear 32 name=l;conv2d 32 kernel=1;relu;conv2d 32 kernel=1;batch_norm;add from=l;relu;linear 10",
 	 {3, 4, 4},
 	 0,
-	 CT_PRECISION_FP32},
+	 CT_PRECISION_FP32,
+	 NULL},
 	{"conv2d 16 kernel=3 padding=1;flatten name=f;conv2d 32 kernel=1;relu;conv2d 256 kernel=1;batch_norm;add from=f;"
 	 "relu;linear 10",
 	 {3, 4, 4},
 	 0,
-	 CT_PRECISION_FP32},
+	 CT_PRECISION_FP32,
+	 NULL},
 	{"conv2d 32 kernel=3;global_avg_pool name=g;flatten name=f;conv2d 32 kernel=1;relu;conv2d 32 kernel=1;batch_norm;"
 	 "add from=f;add from=g;linear 10",
 	 {3, 6, 6},
 	 0,
-	 CT_PRECISION_FP32},
+	 CT_PRECISION_FP32,
+	 NULL},
+	{"resnet20", {3, 16, 16}, 0.5f, CT_PRECISION_FP32, &nhwc},
+	{"resnet50", {3, 32, 32}, 0, CT_PRECISION_FP32, &nhwc},
+	{"convnet", {1, 20, 20}, 0, CT_PRECISION_FP32, &nhwc},
 };
-static const struct setup bf16 = {"resnet20", {3, 32, 32}, 0, CT_PRECISION_BF16};
+static const struct setup nhwc_fp32 = {"resnet20", {3, 16, 16}, 0, CT_PRECISION_FP32, &nhwc};
+static const struct setup bf16 = {"resnet20", {3, 32, 32}, 0, CT_PRECISION_BF16, NULL};
+static const struct setup nhwc_bf16 = {"resnet20", {3, 32, 32}, 0, CT_PRECISION_BF16, &nhwc};
 
 static void open_net(struct rig *r, const char *engine, const struct setup *s, bool train)
 {
@@ -41,8 +51,12 @@ static void open_net(struct rig *r, const char *engine, const struct setup *s, b
 					   .loss = CT_LOSS_CROSS_ENTROPY,
 					   .small_stem = true,
 					   .drop_path = s->drop_path};
-	const struct ct_net_opts opts = {
-		.batch = ROWS, .input = CT_INPUT_F32_NCHW, .seed = 7, .train = train, .precision = s->precision};
+	const struct ct_net_opts opts = {.batch = ROWS,
+					 .input = CT_INPUT_F32_NCHW,
+					 .seed = 7,
+					 .train = train,
+					 .precision = s->precision,
+					 .plan = s->plan};
 
 	*r = (struct rig){0};
 	if (strchr(s->model, ';'))
@@ -116,16 +130,15 @@ static void test_equals_ref(void **state)
 	}
 }
 
-static void test_norms_cost_nothing(void **state)
+static void check_norms_cost_nothing(const struct setup *s)
 {
 	struct rig r;
 	float logits[ROWS * 10];
 	double forward, backward;
 
-	(void)state;
-	open_net(&r, "onednn", &setups[0], true);
+	open_net(&r, "onednn", s, true);
 	ct_program_profile(r.program, true);
-	evaluate(&r, r.program, &setups[0], logits);
+	evaluate(&r, r.program, s, logits);
 	for (int i = 0; i < ct_graph_n_nodes(r.graph); i++) {
 		const enum ct_op op = ct_graph_node(r.graph, i)->op;
 
@@ -136,6 +149,13 @@ static void test_norms_cost_nothing(void **state)
 			assert_true(forward > 0);
 	}
 	rig_close(&r);
+}
+
+static void test_norms_cost_nothing(void **state)
+{
+	(void)state;
+	check_norms_cost_nothing(&setups[0]);
+	check_norms_cost_nothing(&nhwc_fp32);
 }
 
 /* A program that has folded before gives what a new one gives; and again, when one of another size has used the memory.
@@ -185,8 +205,11 @@ static void test_follows_changes(void **state)
 {
 	(void)state;
 	check_changes(&setups[0]);
-	if (has_precision("onednn", CT_PRECISION_BF16))
+	check_changes(&nhwc_fp32);
+	if (has_precision("onednn", CT_PRECISION_BF16)) {
 		check_changes(&bf16);
+		check_changes(&nhwc_bf16);
+	}
 }
 
 int main(int argc, char **argv)

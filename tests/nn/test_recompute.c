@@ -21,6 +21,7 @@ struct setup {
 	enum ct_recompute recompute;
 	float drop_path;
 	bool sync;
+	const struct ct_net_plan *plan; /* NULL: the one that the engine chooses */
 };
 
 static enum ct_status sum_of_one_rank(void *user, double *v, size_t n, ct_stream *s)
@@ -47,6 +48,7 @@ static bool opened(struct rig *r, const struct setup *s, size_t *sums)
 					 .train = true,
 					 .precision = s->precision,
 					 .recompute = s->recompute,
+					 .plan = s->plan,
 					 .sync = s->sync ? sum_of_one_rank : NULL,
 					 .sync_user = sums};
 
@@ -127,13 +129,16 @@ static void outcome_free(struct outcome *o)
 	ct_free(o->buffers);
 }
 
+static const struct ct_net_plan nhwc = {.layout = CT_LAYOUT_NHWC};
 static const struct setup setups[] = {
-	{"resnet20", {3, 16, 16}, 4, 1, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0, false},
-	{"resnet20", {3, 16, 16}, 3, 2, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0.5f, false},
-	{"resnet20", {3, 16, 16}, 4, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.5f, false},
-	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0, false},
-	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.2f, false},
-	{"resnet20", {3, 16, 16}, 4, 1, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0.5f, true},
+	{"resnet20", {3, 16, 16}, 4, 1, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0, false, NULL},
+	{"resnet20", {3, 16, 16}, 3, 2, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0.5f, false, NULL},
+	{"resnet20", {3, 16, 16}, 4, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.5f, false, NULL},
+	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0, false, NULL},
+	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.2f, false, NULL},
+	{"resnet20", {3, 16, 16}, 4, 1, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0.5f, true, NULL},
+	{"resnet20", {3, 16, 16}, 4, 1, CT_PRECISION_FP32, CT_RECOMPUTE_NONE, 0.5f, true, &nhwc},
+	{"resnet50", {3, 64, 64}, 2, 2, CT_PRECISION_BF16, CT_RECOMPUTE_NONE, 0.2f, false, &nhwc},
 };
 
 static void check_same_bits(enum ct_recompute recompute)
@@ -178,6 +183,7 @@ static void test_blocks_again(void **state)
 	check_same_bits(CT_RECOMPUTE_BLOCKS);
 }
 
+/* In NHWC, oneDNN 2.6 computes gradients of weights in fp32 from blocked copies. */
 static void test_no_reorders(void **state)
 {
 	(void)state;
@@ -187,7 +193,7 @@ static void test_no_reorders(void **state)
 
 		if (!opened(&r, &setups[i], &sums))
 			continue;
-		if (strstr(ct_engine_version(r.engine), "avx512"))
+		if (strstr(ct_engine_version(r.engine), "avx512") && !setups[i].plan)
 			assert_int_equal(r.program->reorders, 0);
 		rig_close(&r);
 	}

@@ -76,12 +76,24 @@ struct sync_case {
 	int rows[WORLD];
 };
 
-static void open_rank(struct rank *r, const char *engine, enum ct_precision precision, const struct sync_case *c,
-		      int rows, int first, const float *x, const int32_t *labels)
+/* How the ranks compute. */
+struct way {
+	const char *engines[WORLD]; /* of each rank; the whole batch runs on the first */
+	enum ct_precision precision;
+	const struct ct_net_plan *plan; /* NULL: the one that the engine chooses */
+	double tolerance;
+};
+
+static void open_rank(struct rank *r, const char *engine, const struct way *way, const struct sync_case *c, int rows,
+		      int first, const float *x, const int32_t *labels)
 {
 	const size_t elems = shape_elems(c->shape);
-	struct ct_net_opts opts = {
-		.batch = rows, .input = CT_INPUT_F32_NCHW, .seed = 3, .train = true, .precision = precision};
+	struct ct_net_opts opts = {.batch = rows,
+				   .input = CT_INPUT_F32_NCHW,
+				   .seed = 3,
+				   .train = true,
+				   .precision = way->precision,
+				   .plan = way->plan};
 
 	if (r->meeting) {
 		opts.sync = sum_over_ranks;
@@ -143,10 +155,10 @@ static void compare_gradients(struct rank *ranks, struct rank *whole, double tol
 	}
 }
 
-/* engines: of each rank; the whole batch runs on the first. */
-static void check_case(const char *const engines[WORLD], enum ct_precision precision, const struct sync_case *c,
-		       double tolerance)
+static void check_case(const struct way *way, const struct sync_case *c)
 {
+	const char *const *engines = way->engines;
+	const double tolerance = way->tolerance;
 	const int rows = c->rows[0] + c->rows[1];
 	struct meeting meeting = {0};
 	struct rank ranks[WORLD] = {{.meeting = &meeting}, {.meeting = &meeting, .id = 1}}, whole = {0};
@@ -160,9 +172,9 @@ static void check_case(const char *const engines[WORLD], enum ct_precision preci
 	}
 	fill_labels(2, labels, (size_t)rows, 5);
 	assert_int_equal(pthread_barrier_init(&meeting.barrier, NULL, WORLD), 0);
-	open_rank(&whole, engines[0], precision, c, rows, 0, x, labels);
+	open_rank(&whole, engines[0], way, c, rows, 0, x, labels);
 	for (int i = 0; i < WORLD; i++)
-		open_rank(&ranks[i], engines[i], precision, c, c->rows[i], i ? c->rows[0] : 0, x, labels);
+		open_rank(&ranks[i], engines[i], way, c, c->rows[i], i ? c->rows[0] : 0, x, labels);
 	for (int i = 0; i < WORLD; i++)
 		assert_ok(ct_thread_start(&ranks[i].thread, "rank", train_thread, &ranks[i]));
 	for (int i = 0; i < WORLD; i++)
@@ -206,20 +218,35 @@ static const struct sync_case cases[] = {
 	 {2, 3}},
 };
 
-static void check_engine(const char *engine)
+static void check_way(const struct way *way)
 {
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
-		check_case((const char *const[WORLD]){engine, engine}, CT_PRECISION_FP32, &cases[i],
-			   strcmp(engine, "ref") ? 3e-4 : 1e-6);
+		check_case(way, &cases[i]);
+}
+
+/* The engine's plan, and NHWC. */
+static void check_plans(struct way way)
+{
+	const struct ct_net_plan nhwc = {.layout = CT_LAYOUT_NHWC};
+
+	check_way(&way);
+	if (strcmp(way.engines[0], "onednn") != 0)
+		return;
+	way.plan = &nhwc;
+	check_way(&way);
+}
+
+static void check_engine(const char *engine)
+{
+	check_plans((struct way){.engines = {engine, engine}, .tolerance = strcmp(engine, "ref") ? 3e-4 : 1e-6});
 }
 
 /* Values of 8 bits: what is rounded differently in another layout shows in the third digit. */
 static void check_bf16(const char *engine)
 {
-	if (!has_precision(engine, CT_PRECISION_BF16))
-		return;
-	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
-		check_case((const char *const[WORLD]){engine, engine}, CT_PRECISION_BF16, &cases[i], 0.03);
+	if (has_precision(engine, CT_PRECISION_BF16))
+		check_plans(
+			(struct way){.engines = {engine, engine}, .precision = CT_PRECISION_BF16, .tolerance = 0.03});
 }
 
 static void test_bf16(void **state)
@@ -237,8 +264,7 @@ static void test_ranks_equal_the_whole_batch(void **state)
 /* Which loops a rank takes for a norm follows from its layouts, which other ranks need not share. */
 static void check_beside_ref(const char *engine)
 {
-	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++)
-		check_case((const char *const[WORLD]){"ref", engine}, CT_PRECISION_FP32, &cases[i], 3e-4);
+	check_way(&(struct way){.engines = {"ref", engine}, .tolerance = 3e-4});
 }
 
 static void test_ranks_of_other_engines(void **state)
