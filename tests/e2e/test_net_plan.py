@@ -3,9 +3,10 @@
 import hashlib
 import json
 import os
+import re
 import signal
 
-from harness import DATA, USAGE, Case, main, read_text
+from harness import DATA, OK, USAGE, Case, main, read_text, state_of
 
 CONFIG = """\
 model: {name: resnet20}
@@ -87,6 +88,36 @@ class Plans(Case):
         self.assertNotEqual(suggested["memory_bytes"]["activations"], nhwc["memory_bytes"]["activations"])
         r = self.run_ctrain("plan", config, f"train.plan={self.write('bad.txt', DIRECT + 'conv x')}", expect=USAGE)
         self.assert_says(r, "bad.txt:3: ")
+
+    def test_restarted(self):
+        """A restart continues by the plan of the checkpoint, though another one would be chosen, and though train.resume is `never`."""
+        sets = (*SAVES, "launch.procs=2", "train.resume=never")
+        self.train_net(f"train.plan={self.write('nhwc.txt', NHWC)}", *sets, run="whole")
+        self.train_net("train.autotune=on", *sets, run="cold")
+        self.replace_plan(self.cache()[0], NHWC)
+        p = self.start(self.config(CONFIG, "net.yaml"), f"run.dir={self.path('run')}", *sets, "--restarts", 1,
+                       env={"CTRAIN_FAILPOINT": "step:4@0=stop"})
+        pid = self.until_stopped(0, p)
+        os.remove(self.cache()[0])
+        os.kill(pid, signal.SIGKILL)
+        self.until(lambda: state_of(pid) in ("", "Z"), "rank 0 was dead", p)
+        os.kill(self.until_stopped(0, p), signal.SIGCONT)
+        self.assert_code(p.wait(), OK)
+        self.assertEqual([m["step"] for m in self.metrics(kind="restart")], [2])
+        self.assertEqual(self.plan(), NHWC)
+        self.assertEqual(self.digest(), self.digest("whole"))
+
+    def test_stages(self):
+        """A plan is that of the whole model: each stage of a pipeline takes what concerns its convolutions."""
+        one = self.train_pipeline("one", DIRECT + "conv layer1.0.conv1 winograd winograd winograd\n")
+        other = self.train_pipeline("other", DIRECT + "conv layer3.2.conv2 winograd winograd winograd\n")
+        self.assertEqual(len({one, other, self.train_pipeline("direct", DIRECT), self.train_pipeline("nhwc", NHWC)}), 4)
+
+    def train_pipeline(self, run, plan):
+        self.train_net(f"train.plan={self.write(f'{run}.txt', plan)}", "launch.procs=2", "launch.pipeline=2", "train.accumulate=2", run=run)
+        self.assertEqual(self.plan(run), plan)
+        self.assertEqual(*(re.search("plan of the model: .*", self.log(run, rank)).group() for rank in range(2)))
+        return self.digest(run)
 
     def test_all_ranks_use_it(self):
         self.train_net("launch.procs=2", f"train.plan={self.write('nhwc.txt', NHWC)}")
