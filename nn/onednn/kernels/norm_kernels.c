@@ -81,30 +81,9 @@ static void sums_of_plane(const struct ct_norm *p, int row, int block, struct ct
 		ct_norm_plane_sums(p->x, plane_at(p, row, block), (size_t)p->plane, false, out);
 }
 
-/* Always called in the order of rows, so that the order of additions is fixed. */
-CT_INLINE void add_partial(struct ct_norm_partial *total, const struct ct_norm_partial *part)
-{
-	for (int l = 0; l < CT_LANES; l++) {
-		total->a[l] += part->a[l];
-		total->b[l] += part->b[l];
-	}
-}
-
-static void write_sums(const struct ct_norm *p, int block, const struct ct_norm_partial *total, double *sums)
-{
-	const size_t bytes = (size_t)channels_of(p, block) * sizeof(double);
-
-	memcpy(sums + block * CT_LANES, total->a, bytes);
-	memcpy(sums + p->channels + block * CT_LANES, total->b, bytes);
-}
-
 static void sum_partials(const struct ct_norm *p, int block, double *sums)
 {
-	struct ct_norm_partial total = {{0}, {0}};
-
-	for (int i = 0; i < p->n; i++)
-		add_partial(&total, &p->partials[i * n_blocks(p) + block]);
-	write_sums(p, block, &total, sums);
+	ct_norm_sum_partials(p->partials, (size_t)p->n, p->channels, block, sums);
 }
 
 static void moments_of_block(const struct ct_norm *p, int block, const double *sums, double count)
@@ -409,9 +388,9 @@ static void forward_blocks(void *arg, int64_t begin, int64_t end)
 
 		for (int row = 0; row < p->n; row++) {
 			sums_of_plane(p, row, b, &part);
-			add_partial(&total, &part);
+			ct_norm_add_partial(&total, &part);
 		}
-		write_sums(p, b, &total, j->own);
+		ct_norm_write_sums(&total, p->channels, b, j->own);
 		moments_of_block(p, b, j->own, j->count);
 		const struct lanes k = lanes_of(p, b);
 		for (int row = p->n - 1; row >= 0; row--)
@@ -430,9 +409,9 @@ static void backward_blocks(void *arg, int64_t begin, int64_t end)
 
 		for (int row = 0; row < p->n; row++) {
 			gradient_plane(p, k, row, b, &part);
-			add_partial(&total, &part);
+			ct_norm_add_partial(&total, &part);
 		}
-		write_sums(p, b, &total, j->own);
+		ct_norm_write_sums(&total, p->channels, b, j->own);
 		gradients_of_block(p, b, j->own);
 		const struct lanes l = backward_lanes(p, b, j->own, j->count);
 		for (int row = p->n - 1; row >= 0; row--)

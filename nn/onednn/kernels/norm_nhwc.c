@@ -20,8 +20,12 @@
 
 _Static_assert(CT_NORM_MAX_TILE <= CT_NORM_CHUNK, "sums of a tile are in single precision");
 
+/* The number of partial sums, each of a block of channels, that justifies a separate thread to add them. */
+enum { MIN_PARTIALS = 256 };
+
 struct job {
 	const struct ct_norm *p;
+	double *own;        /* output: sums of this rank */
 	const double *sums; /* input: sums of all ranks */
 	double count;
 };
@@ -93,21 +97,24 @@ static void sums_range(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-/* Adds the partial sums in the order of tiles. */
+static void add_range(void *arg, int64_t begin, int64_t end)
+{
+	const struct job *j = arg;
+	const struct ct_norm_tiles tiles = ct__norm_tiles_of(j->p);
+
+	for (int64_t block = begin; block < end; block++)
+		ct_norm_sum_partials(j->p->partials, ct__norm_n_tiles(&tiles), j->p->channels, (int)block, j->own);
+}
+
+/* Adds the partial sums in the order of tiles. With many threads, there are more of them than each thread
+ * has tiles, so that all threads add them. */
 static void add_partials(const struct ct_norm *p, double *sums)
 {
 	const struct ct_norm_tiles tiles = ct__norm_tiles_of(p);
-	const size_t n = ct__norm_n_tiles(&tiles), blocks = (size_t)n_blocks(p->channels);
+	struct job j = {.p = p, .own = sums};
 
-	memset(sums, 0, 2 * (size_t)p->channels * sizeof(*sums));
-	for (size_t i = 0; i < n; i++) {
-		for (int c = 0; c < p->channels; c++) {
-			const struct ct_norm_partial *part = &p->partials[i * blocks + (size_t)(c / CT_LANES)];
-
-			sums[c] += part->a[c % CT_LANES];
-			sums[p->channels + c] += part->b[c % CT_LANES];
-		}
-	}
+	ct_parallel_for(p->threads, n_blocks(p->channels), 1 + MIN_PARTIALS / (int64_t)ct__norm_n_tiles(&tiles),
+			add_range, &j);
 }
 
 static void for_tiles(const struct ct_norm *p, ct_range_fn fn, void *arg)

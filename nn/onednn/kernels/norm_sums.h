@@ -59,6 +59,36 @@ CT_INLINE void ct_norm_plane_sums(const void *x, size_t first, size_t n, bool bf
 		ct_norm_chunk(x, first + i, n - i < CT_NORM_CHUNK ? n - i : CT_NORM_CHUNK, bf16, out);
 }
 
+CT_INLINE void ct_norm_add_partial(struct ct_norm_partial *total, const struct ct_norm_partial *part)
+{
+	for (int l = 0; l < CT_LANES; l++) {
+		total->a[l] += part->a[l];
+		total->b[l] += part->b[l];
+	}
+}
+
+/* Writes the sums of a block of channels to sums [2*C]. */
+CT_INLINE void ct_norm_write_sums(const struct ct_norm_partial *total, int channels, int block, double *sums)
+{
+	const int left = channels - block * CT_LANES;
+	const size_t bytes = (size_t)(left < CT_LANES ? left : CT_LANES) * sizeof(double);
+
+	memcpy(sums + block * CT_LANES, total->a, bytes);
+	memcpy(sums + channels + block * CT_LANES, total->b, bytes);
+}
+
+/* Adds partials [n][blocks] of a block of channels, always in this order, and writes the result to sums [2*C]. */
+CT_INLINE void ct_norm_sum_partials(const struct ct_norm_partial *partials, size_t n, int channels, int block,
+				    double *sums)
+{
+	const size_t blocks = ((size_t)channels + CT_LANES - 1) / CT_LANES;
+	struct ct_norm_partial total = {{0}, {0}};
+
+	for (size_t i = 0; i < n; i++)
+		ct_norm_add_partial(&total, &partials[i * blocks + (size_t)block]);
+	ct_norm_write_sums(&total, channels, block, sums);
+}
+
 /* Returns 1 / sqrt(variance + eps) for a block of the channels of variance [C]. */
 CT_INLINE ct_vec ct_norm_inverse_deviation(const float *variance, int channels, int block, float eps)
 {
