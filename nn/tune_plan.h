@@ -2,7 +2,10 @@
  *
  * The plans that the engine suggests for each layout are measured. For the blocked layout, plans in which
  * convolutions are direct are measured, too, and for NHWC, one with CT_CONV_GEMM. From these, the fastest method is
- * chosen for each convolution and pass. The plan whose steps took the shortest time in all is the result. */
+ * chosen for each convolution and pass. The plan whose steps took the shortest time in all is the result.
+ *
+ * In NHWC, there is nothing to choose for forward passes and for gradients of inputs: Winograd filtering needs blocks
+ * of channels, and the engine itself chooses among the implementations of its library. */
 #ifndef CT_NN_TUNE_PLAN_H
 #define CT_NN_TUNE_PLAN_H
 
