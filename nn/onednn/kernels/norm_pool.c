@@ -122,32 +122,51 @@ struct window {
 	int r0, r1, s0, s1; /* taps inside the image */
 };
 
+/* The largest value so far, the element from which it was computed, and its position. */
+struct maximum {
+	ct_vec z, x;
+	ct_ivec tap;
+};
+
+/* Replaces the maximum where z is larger. */
+CT_INLINE void keep_larger(ct_vec z, ct_vec x, int tap, struct maximum *m)
+{
+#ifdef __AVX512F__ /* gcc 12 would need two instructions for each choice */
+	const __mmask16 larger = _mm512_cmp_ps_mask((__m512)z, (__m512)m->z, _CMP_NLE_UQ);
+
+	m->z = (ct_vec)_mm512_mask_mov_ps((__m512)m->z, larger, (__m512)z);
+	m->x = (ct_vec)_mm512_mask_mov_ps((__m512)m->x, larger, (__m512)x);
+	m->tap = (ct_ivec)_mm512_mask_set1_epi32((__m512i)m->tap, larger, tap);
+#else
+	const ct_ivec larger = ~(z <= m->z);
+
+	m->z = ct_vec_choose(larger, z, m->z);
+	m->x = ct_vec_choose(larger, x, m->x);
+	m->tap = (larger & tap) | (~larger & m->tap);
+#endif
+}
+
 /* Computes the maximum of the pooling kernel at this corner and stores it at element `out`. Among equal values, the
  * first one is chosen. NaN counts as the largest value. */
 CT_INLINE void pool_window(const struct part *t, ptrdiff_t corner, struct window w, size_t out, int b, int lanes)
 {
 	const struct lanes k = lanes_at(t, b);
 	const ptrdiff_t step = (ptrdiff_t)t->step, pitch = t->p->shape.in.w * step;
-	ct_vec best = ct_vec_every(-INFINITY), from = ct_vec_every(0);
-	ct_ivec at = {0};
+	struct maximum most = {.z = ct_vec_every(-INFINITY)};
 
 	corner += b * CT_LANES;
 	out += (size_t)b * CT_LANES;
 	for (int r = w.r0; r < w.r1; r++) {
 		for (int s = w.s0; s < w.s1; s++) {
 			ct_vec v = load(t->p->x, (size_t)(corner + r * pitch + s * step), lanes, t->bf16);
-			ct_vec z = (v - k.mean) * k.slope + k.shift;
-			ct_ivec larger = ~(z <= best);
 
-			best = ct_vec_choose(larger, z, best);
-			from = ct_vec_choose(larger, v, from);
-			at = (larger & (r * t->win.s + s)) | (~larger & at);
+			keep_larger((v - k.mean) * k.slope + k.shift, v, r * t->win.s + s, &most);
 		}
 	}
-	const ct_ivec cut = best <= ct_vec_every(0);
-	const ct_bvec taps = ct_vec_narrow((cut & CUT) | (~cut & at));
-	store(t->p->y, out, ct_vec_choose(cut, ct_vec_every(0), best), lanes, t->bf16);
-	store(t->p->picked, out, from, lanes, t->bf16);
+	const ct_ivec cut = most.z <= ct_vec_every(0);
+	const ct_bvec taps = ct_vec_narrow((cut & CUT) | (~cut & most.tap));
+	store(t->p->y, out, ct_vec_choose(cut, ct_vec_every(0), most.z), lanes, t->bf16);
+	store(t->p->picked, out, most.x, lanes, t->bf16);
 	if (lanes < CT_LANES)
 		ct_bvec_store_part(t->p->taps + out, taps, lanes);
 	else
