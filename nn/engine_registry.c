@@ -49,10 +49,12 @@ bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_
 {
 	if (i >= CT_ARRAY_LEN(engines))
 		return false;
+	const struct ct_engine_ops *ops = ops_of(&engines[i], why, why_len);
+
 	*name = engines[i].name;
-	*available = ops_of(&engines[i], why, why_len) != NULL;
-	if (*available && why_len)
-		why[0] = '\0';
+	*available = ops != NULL;
+	if (ops)
+		snprintf(why, why_len, "%s", ops->version());
 	return true;
 }
 

@@ -448,6 +448,10 @@ class Commands(Case):
         missing = [d for part in ("devices", "engines", "communicators") for d in j[part] if not d["available"]]
         for d in missing:
             self.assertGreater(len(d["why"]), 10, f"{d['name']} does not say why it is missing")
+        versions = {e["name"]: e["library"] for e in j["engines"] if e["available"]}
+        self.assertEqual(versions["ref"], "reference loops")
+        if "onednn" in versions:
+            self.assertRegex(versions["onednn"], r"^oneDNN \d+\.\d+\.\d+ \w+$")
 
     def test_eval(self):
         self.train("train.epochs=3", "train.ema=0.9")
