@@ -211,6 +211,32 @@ enum ct_status ct_net_plan_parse(const char *text, const char *source, struct ct
 	return st;
 }
 
+const char *ct_plan_layout_name(enum ct_plan_layout layout)
+{
+	return ct_choice_name(layouts, (int)layout);
+}
+
+enum ct_status ct_net_plan_compare(const struct ct_net_plan *a, const struct ct_net_plan *b, const char ***names,
+				   int *n)
+{
+	const char **list;
+
+	*n = 0;
+	CT_TRY_ALLOC(list = CT_NEW_ARRAY(const char *, (size_t)(a->n_convs + b->n_convs) + 1));
+	for (int i = 0; i < a->n_convs; i++) {
+		const struct ct_plan_conv *other = find(b, a->convs[i].name);
+
+		if (!other || memcmp(a->convs[i].method, other->method, sizeof(other->method)) != 0)
+			list[(*n)++] = a->convs[i].name;
+	}
+	for (int i = 0; i < b->n_convs; i++) {
+		if (!find(a, b->convs[i].name))
+			list[(*n)++] = b->convs[i].name;
+	}
+	*names = list;
+	return CT_OK;
+}
+
 enum ct_status ct_net_plan_digest(const struct ct_net_plan *p, char hex[65])
 {
 	struct ct_str text = {0};

@@ -62,6 +62,11 @@ void ct_net_plan_write(const struct ct_net_plan *p, struct ct_str *out);
 enum ct_status ct_net_plan_parse(const char *text, const char *source, struct ct_net_plan *out) CT_MUST_CHECK;
 /* Computes the hexadecimal SHA-256 of the text of the plan. */
 enum ct_status ct_net_plan_digest(const struct ct_net_plan *p, char hex[65]) CT_MUST_CHECK;
+const char *ct_plan_layout_name(enum ct_plan_layout layout);
+/* Finds the convolutions that two plans do not compute by the same methods in all passes. *names: [*n] owned by the
+ * caller; the names themselves are borrowed from the plans. */
+enum ct_status ct_net_plan_compare(const struct ct_net_plan *a, const struct ct_net_plan *b, const char ***names,
+				   int *n) CT_MUST_CHECK;
 /* Describes a plan in a few words: "nhwc, direct", or "blocked, 16 of 53 convolutions with winograd" if the graph has
  * 53 convolutions. */
 void ct_net_plan_summary(const struct ct_net_plan *p, int convolutions, char *text, size_t len);

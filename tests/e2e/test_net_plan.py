@@ -171,6 +171,31 @@ class Plans(Case):
         self.train_net("train.autotune=on", run="unusable")
         self.assertIn("by the fastest plan", self.log("unusable"))
 
+    def test_compare(self):
+        """Plans differ though the configs are the same."""
+        given, convs = self.path("given.txt"), [f"layer{i}.0.conv2" for i in (1, 2, 3)] + ["layer1.1.conv1"]
+        plans = {"nhwc": NHWC, "direct": DIRECT, "one": DIRECT + f"conv {convs[0]} winograd direct direct\n",
+                 "four": DIRECT + "".join(f"conv {c} winograd winograd winograd\n" for c in convs)}
+        for name, plan in plans.items():
+            self.write("given.txt", plan)
+            self.train_net(f"train.plan={given}", run=name)
+        same = self.run_ctrain("compare", "four", "four")
+        self.assertNotIn("plan", same.out)
+        for a, b, say in (("direct", "nhwc", "the layout is blocked in direct and nhwc in nhwc."),
+                          ("one", "direct", "1 convolution has other methods (layer1.0.conv2)."),
+                          ("nhwc", "four", "the layout is nhwc in nhwc and blocked in four, and 4 convolutions have other methods "
+                                           "(layer1.0.conv2, layer2.0.conv2, layer3.0.conv2 and 1 more).")):
+            r = self.run_ctrain("compare", a, b, expect=1)
+            self.assertIn(f"The plans differ: {say} Therefore ", r.out)
+            self.assertIn("The configs are the same.", r.out)
+        j = self.run_ctrain("compare", "one", "four", "--json", expect=1).json()
+        self.assertEqual((j["same_config"], j["same_plan"], j["plan_layouts"], j["plan_convs"]), (True, False, ["blocked", "blocked"], convs))
+        self.assertTrue(self.run_ctrain("compare", "one", "one", "--json").json()["same_plan"])
+        os.unlink(self.path("one", "plan.txt"))
+        self.assertNotIn("same_plan", self.run_ctrain("compare", "one", "four", "--json", expect=1).json())
+        self.write("four/plan.txt", "x")
+        self.assert_says(self.run_ctrain("compare", "one", "four", expect=USAGE), r"four/plan\.txt:1: .* is expected")
+
     def test_wrong_files(self):
         self.assert_says(self.train_net("train.plan=/nonexistent/plan.txt", expect=DATA), r"train\.plan: .*/nonexistent/plan\.txt")
         bad = self.write("bad.txt", NHWC + "conv a fft direct direct\n")

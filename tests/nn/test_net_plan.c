@@ -64,6 +64,37 @@ static void test_summary(void **state)
 	ct_net_plan_release(&p);
 }
 
+static void assert_compared(const char *a, const char *b, const char *expected)
+{
+	struct ct_net_plan x = parsed(a), y = parsed(b);
+	struct ct_str found = {0};
+	const char **names;
+	int n;
+
+	assert_ok(ct_net_plan_compare(&x, &y, &names, &n));
+	for (int i = 0; i < n; i++)
+		ct_str_addf(&found, "%s ", names[i]);
+	assert_string_equal(ct_str_text(&found), expected);
+	ct_str_release(&found);
+	ct_free((void *)names);
+	ct_net_plan_release(&x);
+	ct_net_plan_release(&y);
+}
+
+static void test_compare(void **state)
+{
+#define BLOCKED "ctrain plan 1\nlayout blocked\n"
+	static const char *const some = BLOCKED "conv a winograd direct direct\nconv b winograd winograd winograd\n";
+
+	(void)state;
+	assert_compared(some, some, "");
+	assert_compared(some, BLOCKED "conv b winograd winograd winograd\nconv a winograd direct direct\n", "");
+	assert_compared(some, BLOCKED "conv a winograd direct winograd\nconv c direct direct winograd\n", "a b c ");
+	assert_compared(BLOCKED, some, "a b ");
+	assert_compared(BLOCKED, "ctrain plan 1\nlayout nhwc\n", "");
+#undef BLOCKED
+}
+
 static void test_bad_text(void **state)
 {
 	static const struct {
@@ -437,17 +468,13 @@ static void test_tuning_bf16(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_text),
-					   cmocka_unit_test(test_summary),
-					   cmocka_unit_test(test_bad_text),
-					   cmocka_unit_test(test_longest_text),
-					   cmocka_unit_test(test_methods),
-					   cmocka_unit_test(test_gemm),
-					   cmocka_unit_test(test_unusable_plans),
-					   cmocka_unit_test(test_deep_model),
-					   cmocka_unit_test(test_where_gemm_is_usable),
-					   cmocka_unit_test(test_tuning),
-					   cmocka_unit_test(test_tuning_bf16)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_text),         cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_compare),      cmocka_unit_test(test_bad_text),
+		cmocka_unit_test(test_longest_text), cmocka_unit_test(test_methods),
+		cmocka_unit_test(test_gemm),         cmocka_unit_test(test_unusable_plans),
+		cmocka_unit_test(test_deep_model),   cmocka_unit_test(test_where_gemm_is_usable),
+		cmocka_unit_test(test_tuning),       cmocka_unit_test(test_tuning_bf16)};
 
 	if (skip_without_onednn(argc, argv))
 		return 77;

@@ -10,6 +10,7 @@
 
 #include "trainer/run/metrics/console.h"
 #include "trainer/tools/cli/text_table.h"
+#include "trainer/tools/runs/run_plans.h"
 
 #define SILENT_S 300 /* from then on, the table shows for how long a running run has written nothing */
 #define UNKNOWN "-"
@@ -239,9 +240,12 @@ enum ct_status ct_runs_compare(const struct ct_run_info *a, const struct ct_run_
 			       bool *same, struct ct_str *out)
 {
 	struct ct_text_table results = {.n_columns = 4}, config = {.n_columns = 3};
+	struct ct_run_plans plans;
 	struct ct_run_keys keys = {0};
-	enum ct_status st = keys_of_two(a, b, &keys);
+	enum ct_status st = ct_run_plans_load(a->dir, b->dir, &plans);
 
+	if (st == CT_OK)
+		st = keys_of_two(a, b, &keys);
 	add_row(&results, "result", a->name, b->name, "difference");
 	add_results(&results, a, b);
 	ct_text_table_add(&config, NULL, "config key");
@@ -257,12 +261,14 @@ enum ct_status ct_runs_compare(const struct ct_run_info *a, const struct ct_run_
 	if (st == CT_OK)
 		st = ct_text_table_format(&results, width, colors, out);
 	ct_str_add(out, "\n");
+	ct_run_plans_describe(&plans, a->name, b->name, out);
 	if (st == CT_OK && keys.n > 0)
 		st = ct_text_table_format(&config, width, colors, out);
 	else
 		ct_str_add(out, "The configs are the same.\n");
 	*same = keys.n == 0 && same_weights(a, b);
 	ct_run_keys_release(&keys);
+	ct_run_plans_release(&plans);
 	ct_text_table_release(&config);
 	ct_text_table_release(&results);
 	return st == CT_OK ? ct_str_status(out) : st;
@@ -271,10 +277,13 @@ enum ct_status ct_runs_compare(const struct ct_run_info *a, const struct ct_run_
 enum ct_status ct_runs_compare_json(const struct ct_run_info *a, const struct ct_run_info *b, bool *same, ct_json **out)
 {
 	const struct ct_run_info *const runs[] = {a, b};
+	struct ct_run_plans plans;
 	struct ct_run_keys keys = {0};
-	const enum ct_status st = keys_of_two(a, b, &keys);
+	enum ct_status st = ct_run_plans_load(a->dir, b->dir, &plans);
 	ct_json *list = ct_json_array();
 
+	if (st == CT_OK)
+		st = keys_of_two(a, b, &keys);
 	for (int i = 0; i < 2; i++) {
 		ct_json *j = run_json(runs[i]);
 
@@ -286,7 +295,9 @@ enum ct_status ct_runs_compare_json(const struct ct_run_info *a, const struct ct
 	ct_json_set(*out, "runs", list);
 	ct_json_set_bool(*out, "same_config", keys.n == 0);
 	ct_json_set_bool(*out, "same_weights", same_weights(a, b));
+	ct_run_plans_set_json(&plans, *out);
 	*same = keys.n == 0 && same_weights(a, b);
 	ct_run_keys_release(&keys);
+	ct_run_plans_release(&plans);
 	return st;
 }
