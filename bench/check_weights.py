@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+import host
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = {"mlp": 3000, "convnet": 600, "resnet18_cifar": 12, "resnet50": 12}
 
@@ -53,7 +55,7 @@ def main():
         print(f"{config:16s} {a.procs} x 1  step {1e3 * step:9.3f} ms  comparison {1e3 * check:8.3f} ms  every {a.interval} steps: {100 * share:.4f} % of the time", flush=True)
     if a.results:
         with open(a.results, "w") as f:
-            json.dump({"command": sys.argv, "rows": rows}, f, indent=1)
+            json.dump({"machine": host.describe(a.program), "command": sys.argv, "rows": rows}, f, indent=1)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ error). Prints the file's summary: mean and all values of each side, and the dif
 """
 import argparse, hashlib, json, os, shutil, statistics, subprocess, sys, tempfile, time
 
+import host
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONFIG, PEER = os.path.join(HERE, 'configs', 'cifar_accuracy.yaml'), os.path.join(HERE, 'peers', 'cifar_peer.py')
 
@@ -123,7 +125,7 @@ def main():
             if any(r['who'] == who and r['seed'] == seed for r in results['runs']):
                 continue
             started = time.time()
-            row = {'who': who, 'seed': seed, **run(seed)}
+            row = {'who': who, 'seed': seed, **run(seed), 'machine': host.describe(a.ctrain)}
             results['runs'].append(row)
             save(a, results)
             print('%s, seed %d: %.2f %% in %.0f s' % (who, seed, 100 * row['test_top1'], time.time() - started), file=sys.stderr, flush=True)

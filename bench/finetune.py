@@ -5,10 +5,12 @@ by ctrain and by PyTorch from the same weights with the same recipe (docs/FINETU
   bench/finetune.py --python INTERPRETER [--data-dir DIR] [--work DIR] [--ctrain build/release/ctrain]
       [--images 5000] [--base-epochs 6] [--epochs 4] [--seeds 1] [--threads 2]
 
---data-dir has data_batch_1.bin and test_batch.bin. Prints one JSON line for each run. The images are written as PNG files, because an
+--data-dir has data_batch_1.bin and test_batch.bin. Prints one JSON line for the machine and one for each run. The images are written as PNG files, because an
 image directory can have any classes.
 """
 import argparse, json, os, struct, subprocess, sys, zlib
+
+import host
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEER = os.path.join(HERE, 'peers', 'finetune_peer.py')
@@ -98,6 +100,7 @@ def main():
     for name, value in ('images', 5000), ('base-epochs', 6), ('epochs', 4), ('seeds', 1), ('threads', 2):
         p.add_argument('--' + name, type=int, default=value)
     a = p.parse_args()
+    print(json.dumps({'machine': host.describe(a.ctrain)}), flush=True)
     write_images(a)
     base = train(a, 'base', 'low', a.base_epochs, 0.1, 1)
     weights = without_head(a, os.path.join(base, 'checkpoints', 'last', 'model.safetensors'))

@@ -13,6 +13,7 @@ import os
 import statistics
 import tempfile
 
+import host
 import simulate
 
 TYPES = ("fp32", "bf16", "fp16")
@@ -50,8 +51,8 @@ def main():
         rows.append({"type": t, "step_ms": step, "lowest_ms": min(steps), "highest_ms": max(steps), "exposed_comm_ms": exposed, "ratio": ratio})
     if a.json:
         with open(a.json, "w", encoding="utf-8") as f:
-            json.dump({"config": os.path.relpath(a.config, simulate.ROOT), "rate": a.rate, "ranks": a.ranks, "rounds": a.rounds, "sets": sets,
-                       "rows": rows}, f, indent=1)
+            json.dump({"machine": host.describe(a.ctrain), "config": os.path.relpath(a.config, simulate.ROOT), "rate": a.rate, "ranks": a.ranks,
+                       "rounds": a.rounds, "sets": sets, "rows": rows}, f, indent=1)
             f.write("\n")
 
 

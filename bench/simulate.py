@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 
+import host
+
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), ".."))
 PORT = 29877
 PR_SET_PDEATHSIG = 1
@@ -161,8 +163,8 @@ def main():
                          "predicted_exposed_ms": row["exposed_comm_ms"], "measured_exposed_ms": exposed})
     if a.json:
         with open(a.json, "w", encoding="utf-8") as f:
-            json.dump({"config": os.path.relpath(a.config, ROOT), "rate": a.rate, "sets": a.sets, "rounds": a.rounds, "alpha_us": link[0],
-                       "gbps": link[1], "rows": rows}, f, indent=1)
+            json.dump({"machine": host.describe(a.ctrain), "config": os.path.relpath(a.config, ROOT), "rate": a.rate, "sets": a.sets,
+                       "rounds": a.rounds, "alpha_us": link[0], "gbps": link[1], "rows": rows}, f, indent=1)
             f.write("\n")
 
 

@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 
+import host
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 COLUMNS = {"later": "later, s", "start": "start", "join": "join", "net": "net", "first": "first", "step": "a step, s", "cpu": "CPU, s",
            "faults": "page faults", "peak_mib": "peak MiB"}
@@ -79,7 +81,7 @@ def main():
         print(" | ".join([program, *(f"{m:.3f}" if m < 100 else f"{m:.0f}" for m in medians), *sorted({r["weights"][:12] for r in runs})]), flush=True)
     if a.results:
         with open(a.results, "w") as f:
-            json.dump({"command": sys.argv, "runs": got}, f, indent=1)
+            json.dump({"machine": host.describe(*programs), "command": sys.argv, "runs": got}, f, indent=1)
 
 
 if __name__ == "__main__":

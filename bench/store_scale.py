@@ -21,6 +21,8 @@ import subprocess
 import sys
 import time
 
+import host
+
 PORT = 29733
 UNSHARE = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
 STRANGER = """
@@ -183,7 +185,8 @@ def main():
         for h in [*hosts, *more]:
             h.end()
     if a.json:
-        print(json.dumps({"ranks": a.ranks, "hosts": a.hosts, "strangers_per_second": a.strangers, "phases": results}))
+        print(json.dumps({"machine": host.describe(os.path.join(a.build, "ctrain")), "ranks": a.ranks, "hosts": a.hosts,
+                          "strangers_per_second": a.strangers, "phases": results}))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+import host
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Steps, and steps between two lines of metrics: about two seconds each.
 STEPS = {"mlp": (3000, 200), "convnet": (600, 50), "resnet18_cifar": (6, 1), "resnet50": (6, 1)}
@@ -60,7 +62,7 @@ def main():
                   f"first step after {starts[0]:.3f} s, {starts[1]:.3f} s  {'same' if row['same_weights'] else 'OTHER'} weights", flush=True)
     if a.results:
         with open(a.results, "w") as f:
-            json.dump({"command": sys.argv, "rows": rows}, f, indent=1)
+            json.dump({"machine": host.describe(a.old, a.new), "command": sys.argv, "rows": rows}, f, indent=1)
 
 
 if __name__ == "__main__":

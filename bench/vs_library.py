@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+import host
+
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), ".."))
 MPIRUN = ("openmpi", "mpich")
 OPERATIONS = ["allreduce", "reduce", "broadcast", "allgather", "gather", "scatter", "reduce_scatter", "sendrecv", "barrier"]
@@ -151,7 +153,8 @@ def main():
         with open(a.out, "w", encoding="utf-8") as f:
             # The paths of this machine do not matter.
             command = ["bench/vs_library.py", *sys.argv[1:]]
-            json.dump({"v": 1, "bench": "vs_library", "date": datetime.date.today().isoformat(), "command": shlex.join(command),
+            json.dump({"v": 1, "bench": "vs_library", "date": datetime.date.today().isoformat(),
+                       "machine": host.describe(os.path.join(a.build, "ctrain")), "command": shlex.join(command),
                        "library": a.library, "backend": a.backend, "world_size": a.ranks, "rounds": a.rounds, **({"threads": a.threads} if a.library in MPIRUN else {}), "cache_line_ns": lines, "rows": rows}, f, indent=1)
             f.write("\n")
 

@@ -12,6 +12,7 @@ import json
 import statistics
 import sys
 
+import host
 import vs_commit
 
 vs_commit.STEPS.update(mlp=(600, 100), resnet20=(16, 2))
@@ -46,7 +47,7 @@ def main():
                   f"ratio {ratio:.3f}  bubble {(a.stages - 1) / (m + a.stages - 1):.3f}", flush=True)
     if a.results:
         with open(a.results, "w") as f:
-            json.dump({"command": sys.argv, "rows": rows}, f, indent=1)
+            json.dump({"machine": host.describe(a.program), "command": sys.argv, "rows": rows}, f, indent=1)
 
 
 if __name__ == "__main__":

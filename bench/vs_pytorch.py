@@ -24,6 +24,8 @@ A variant that an installation cannot run (the peer ends with 77) is listed with
 """
 import argparse, json, os, shutil, statistics, subprocess, sys, tempfile
 
+import host
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHARED = os.environ.get('CTRAIN_SHARED') or os.path.join(HERE, '..', '..', 'shared')
 UNAVAILABLE = 77
@@ -145,8 +147,8 @@ def main():
             ours.append(run_ctrain(a))
     med = lambda rows, key: statistics.median(r[key] for r in rows)
     spread = lambda rows: [round(min(r['images_per_sec'] for r in rows), 1), round(max(r['images_per_sec'] for r in rows), 1)]
-    out = {'bench': 'vs_pytorch', 'model': a.model, 'precision': a.precision, 'procs': a.procs, 'threads': a.threads,
-           'batch_per_rank': a.batch, 'rounds': a.rounds, 'ctrain': {k: round(med(ours, k), 4) for k in ours[0]}, 'peers': {}}
+    out = {'bench': 'vs_pytorch', 'machine': host.describe(a.ctrain), 'model': a.model, 'precision': a.precision, 'procs': a.procs,
+           'threads': a.threads, 'batch_per_rank': a.batch, 'rounds': a.rounds, 'ctrain': {k: round(med(ours, k), 4) for k in ours[0]}, 'peers': {}}
     out['ctrain']['range'] = spread(ours)
     for name, rows in theirs.items():
         out['peers'][name] = {'version': rows[0]['version'], 'images_per_sec': round(med(rows, 'images_per_sec'), 1), 'range': spread(rows),

@@ -13,6 +13,8 @@ reads the same images as packed by `data pack --seekable`, the peers read the or
 """
 import argparse, json, os, re, statistics, subprocess, sys, tarfile, tempfile
 
+import host
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONFIG = """\
 model: {name: resnet18}
@@ -111,7 +113,7 @@ def main():
     spread = lambda rows: [round(f(r['images_per_sec'] for r in rows), 1) for f in (min, max)]
     keys = ('images_per_sec', 'decode_only_images_per_sec', 'share_of_decode_only', 'core_images_per_sec', 'images_per_cpu_sec',
             'decode_only_images_per_cpu_sec')
-    out = {'bench': 'vs_pytorch_loader', 'threads': a.threads, 'batch': a.batch, 'size': a.size, 'rounds': a.rounds, 'seekable': a.seekable,
+    out = {'bench': 'vs_pytorch_loader', 'machine': host.describe(a.ctrain), 'threads': a.threads, 'batch': a.batch, 'size': a.size, 'rounds': a.rounds, 'seekable': a.seekable,
            'samples': ours[0]['samples'], 'ctrain': {**{k: med(ours, k) for k in keys}, 'range': spread(ours), 'bound_by': ours[-1]['bound_by']},
            'peers': {}}
     for name, rows in theirs.items():

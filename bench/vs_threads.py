@@ -11,6 +11,7 @@ import json
 import statistics
 import sys
 
+import host
 import vs_commit
 
 vs_commit.STEPS["resnet20"] = (40, 4)
@@ -40,7 +41,7 @@ def main():
               f"ratio {rows[-1]['ratio']:.3f}", flush=True)
     if a.results:
         with open(a.results, "w") as f:
-            json.dump({"command": sys.argv, "rows": rows}, f, indent=1)
+            json.dump({"machine": host.describe(a.program), "command": sys.argv, "rows": rows}, f, indent=1)
 
 
 if __name__ == "__main__":

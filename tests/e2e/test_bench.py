@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from harness import COMM, CTRAIN, DEVICE, SLOW, SOURCE, USAGE, Case, main
+from harness import COMM, CTRAIN, DEVICE, SLOW, SOURCE, USAGE, Case, main, read_text
 from test_data import png
 
 
@@ -328,6 +328,26 @@ class Scripts(Case):
             self.write("cifar/" + name, b"".join(bytes([i % 10]) + bytes(r.randrange(256) for _ in range(3072)) for i in range(n)))
         return self.path("cifar")
 
+    def assert_machine(self, machine):
+        """As in /proc/cpuinfo, and with the oneDNN of this build."""
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            cpuinfo = f.read()
+        if "model name" in cpuinfo:  # not on aarch64
+            self.assertIn(f"model name\t: {machine['processor']}\n", cpuinfo)
+            self.assertIn(f"model\t\t: {machine['model']}\n", cpuinfo)
+        self.assertEqual("avx2" in machine["features"].split(), " avx2 " in cpuinfo)
+        self.assertEqual(machine["cpus"], len(os.sched_getaffinity(0)))
+        if re.search(r"onednn +yes", self.run_ctrain("info").out):
+            self.assertRegex(machine["onednn"], r"^\d+\.\d+\.\d+ \w+$")
+
+    def test_machine(self):
+        """Every script that writes results states where they were measured."""
+        folder = os.path.join(SOURCE, "bench")
+        writers = {name: text for name in os.listdir(folder) if name.endswith(".py") for text in [read_text(os.path.join(folder, name))]
+                   if "json.dump" in text}
+        self.assertGreater(len(writers), 10)
+        self.assertEqual([name for name, text in sorted(writers.items()) if "host.describe(" not in text], [])
+
     def test_vs_pytorch(self):
         python = self.stand_in(version="0", images_per_sec=2.0, startup_seconds=1.0, peak_rss_mb=1000)
         j = self.script("vs_pytorch.py", "--model", "resnet18_cifar", "--batch", 2, "--steps", 5, "--rounds", 1, "--data-dir", self.cifar(), "--peer",
@@ -335,6 +355,7 @@ class Scripts(Case):
         self.assertEqual((j["model"], j["batch_per_rank"], list(j["peers"])), ("resnet18_cifar", 2, ["old, as installed", "old, channels_last"]))
         self.assertAlmostEqual(j["best"]["ratio"], j["ctrain"]["images_per_sec"] / 2, delta=0.01)
         self.assertLess(j["best"]["rss_ratio"], 1)
+        self.assert_machine(j["machine"])
 
     def test_vs_pytorch_compile(self):
         """The default peer is a file of the repository; the best of all variants is reported; one that cannot run is listed with the reason."""
@@ -354,6 +375,7 @@ class Scripts(Case):
         j = self.script("vs_pytorch_loader.py", "--shards", self.path("out"), "--pattern", "train-{0..1}.tar", "--seconds", 1, "--rounds", 1,
                         "--batch", 4, "--size", 32, "--classes", 3, "--python", python)
         self.assertEqual((j["samples"], j["size"]), (12, 32))
+        self.assert_machine(j["machine"])
         self.assertAlmostEqual(j["peers"]["old"]["ratio"], j["ctrain"]["images_per_sec"] / 10, delta=0.01)
         self.assertGreater(j["ctrain"]["share_of_decode_only"], 0)
 
@@ -363,6 +385,7 @@ class Scripts(Case):
                 "batch.global=8", "--set", "schedule.warmup_epochs=0", "--set", "batch.eval=10")
         j = self.script("cifar_accuracy.py", *args, "--seeds", 1)
         self.assertEqual([(r["who"], r["seed"]) for r in j["runs"]], [("ctrain fp32", 1), ("pytorch old fp32", 1)])
+        self.assert_machine(j["runs"][0]["machine"])
         ours = j["summary"]["ctrain fp32"]
         self.assertAlmostEqual(ours["points_over_peer"], ours["mean"] - 50, delta=0.011)
         # Again: what is there is not done again.
@@ -384,7 +407,9 @@ class Scripts(Case):
         # Processes, and with them the namespaces, end with the script.
         self.until(lambda: not self.marked(), "all processes had ended")
         with open(result, encoding="utf-8") as f:
-            return json.load(f), out.stdout
+            j = json.load(f)
+        self.assert_machine(j["machine"])
+        return j, out.stdout
 
     def test_start(self):
         """The parts of the time add up, and a build that is given twice has two rows."""
@@ -395,7 +420,9 @@ class Scripts(Case):
                              env=self.env(), cwd=self.tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100 * SLOW)
         self.assertEqual(out.returncode, 0, out.stderr.decode())
         with open(result, encoding="utf-8") as f:
-            runs = [run for runs in json.load(f)["runs"].values() for run in runs]
+            j = json.load(f)
+        self.assert_machine(j["machine"])
+        runs = [run for runs in j["runs"].values() for run in runs]
         self.assertEqual(len(runs), 2)
         self.assertEqual(len(out.stdout.splitlines()), 3)
         for run in runs:
