@@ -6,10 +6,11 @@
       --python NAME=INTERPRETER ...   PyTorch installations; none: ctrain alone
 
 Variants of the peer. Each PyTorch is run as installed, and:
-      [--channels-last]               with that memory format
-      [--compile]                     with torch.compile (inductor) and channels_last; needs torch 2 and a C++ compiler
-      [--preload LIB.so]              with this library preloaded (an allocator such as tcmalloc); together with --channels-last
-                                      or --compile, those variants have the library too
+      [--no-compile]                  not with torch.compile (inductor) and channels_last, which needs torch 2 and a C++ compiler
+      [--channels-last]               with that memory format, but not compiled
+      [--preload LIB.so|none]         the library that is preloaded in all variants that are not as installed (default: tcmalloc or jemalloc if
+                                      the machine has it; Debian: libtcmalloc-minimal4). Without --channels-last, there is a variant with
+                                      nothing but this library
       [--loader]                      with torch's DataLoader instead of a tensor in memory
       [--only-tuned]                  not as installed
       [--env NAME=VALUE ...]          environment of the tuned variants, such as KMP_AFFINITY or OMP_PROC_BIND
@@ -19,10 +20,12 @@ Variants of the peer. Each PyTorch is run as installed, and:
 
 The peer prints one JSON line with images_per_sec (of the steps after its warm-up), startup_seconds and peak_rss_mb; ctrain's figures
 come from its metrics.jsonl (the steps after the first 20 %). The result is one JSON object on standard output: "ratio" is ctrain's
-median over the peer's, "rss_ratio" ctrain's peak memory over the peer's (the largest process of each), "best" the fastest variant of all.
+median over the peer's, "rss_ratio" ctrain's peak memory over the peer's (the largest process of each), "best" the fastest variant of all,
+"runs" all runs in their order. "others" of a run is the share of the CPUs that other processes used meanwhile. Runs in which it is more than 5 % are counted in "disturbed"
+and named on standard error.
 A variant that an installation cannot run (the peer ends with 77) is listed with its reason in "unavailable" and on standard error.
 """
-import argparse, json, os, shutil, statistics, subprocess, sys, tempfile
+import argparse, ctypes.util, json, os, statistics, subprocess, sys, tempfile
 
 import host
 
@@ -45,9 +48,9 @@ def arguments():
     p.add_argument('--rounds', type=int, default=5)
     p.add_argument('--steps', type=int, default=0)
     p.add_argument('--python', action='append', default=[])
-    p.add_argument('--preload', default='')
+    p.add_argument('--preload', default='auto')
     p.add_argument('--channels-last', action='store_true')
-    p.add_argument('--compile', action='store_true')
+    p.add_argument('--compile', action=argparse.BooleanOptionalAction, default=True)
     p.add_argument('--only-tuned', action='store_true')
     p.add_argument('--env', action='append', default=[])
     p.add_argument('--loader', action='store_true')
@@ -62,13 +65,14 @@ def arguments():
         a.peer_steps = min(a.steps, max(a.peer_steps, 20))
         a.peer_warmup = max(a.peer_steps // 10, min(a.peer_warmup, a.peer_steps // 2), 1)
     a.steps = a.steps or steps
+    allocators = filter(None, map(ctypes.util.find_library, ('tcmalloc', 'tcmalloc_minimal', 'jemalloc')))
+    a.preload = {'auto': next(allocators, ''), 'none': ''}.get(a.preload, a.preload)
     return a
 
 
 def run_ctrain(a):
     """One run: images/s of the steady steps, startup seconds, peak resident MiB of the largest process."""
-    d = tempfile.mkdtemp(prefix='ctrain-bench-')
-    try:
+    with tempfile.TemporaryDirectory(prefix='ctrain-bench-') as d, host.Watch('ctrain') as watch:
         every = max(a.steps // 50, 1)
         cmd = [a.ctrain, os.path.join(HERE, 'configs', a.model + '.yaml'), 'run.dir=' + d + '/run', 'precision=' + a.precision,
                'train.max_steps=%d' % a.steps, 'log.every=%d' % every, 'launch.threads=%d' % a.threads, 'batch.per_rank=%d' % a.batch,
@@ -80,19 +84,16 @@ def run_ctrain(a):
                 err.seek(0)
                 sys.exit('ctrain failed: ' + err.read())
         rows = [json.loads(line) for line in open(d + '/run/metrics.jsonl')]
-        steps = [r for r in rows if r['kind'] == 'step']
-        steady = steps[len(steps) // 5:]
-        seconds = sum(1 / r['images_per_sec'] for r in steady)
-        end = [r for r in rows if r['kind'] == 'end'][-1]
-        return {'images_per_sec': len(steady) / seconds, 'startup_seconds': end['startup_seconds'],
-                'peak_rss_mb': usage.ru_maxrss // 1024,
-                'exposed_comm_ms': statistics.median(r['exposed_comm_ms'] for r in steady)}
-    finally:
-        shutil.rmtree(d)
+    steps = [r for r in rows if r['kind'] == 'step']
+    steady = steps[len(steps) // 5:]
+    seconds = sum(1 / r['images_per_sec'] for r in steady)
+    end = [r for r in rows if r['kind'] == 'end'][-1]
+    return {'images_per_sec': len(steady) / seconds, 'startup_seconds': end['startup_seconds'], 'peak_rss_mb': usage.ru_maxrss // 1024,
+            'exposed_comm_ms': statistics.median(r['exposed_comm_ms'] for r in steady), 'others': watch.others}
 
 
-def run_peer(a, python, flags, preload):
-    """One run: the peer's JSON object, or the reason (a string) why it cannot be run."""
+def run_peer(a, name, python, flags, preload):
+    """One run: the figures of the peer's JSON object, or the reason (a string) why it cannot be run."""
     cmd = [python, a.peer, '--model', a.model, '--procs', str(a.procs), '--threads', str(a.threads), '--batch', str(a.batch),
            '--steps', str(a.peer_steps), '--warmup', str(a.peer_warmup), '--data', a.data, '--precision', a.precision]
     cmd += (['--data-dir', a.data_dir] if a.data_dir else []) + flags
@@ -101,12 +102,14 @@ def run_peer(a, python, flags, preload):
         env.update(e.split('=', 1) for e in a.env)
     if preload:
         env['LD_PRELOAD'] = preload
-    out = subprocess.run(cmd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with host.Watch(name) as watch:
+        out = subprocess.run(cmd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if out.returncode == UNAVAILABLE:
         return out.stderr.decode().strip()
     if out.returncode != 0:
         sys.exit(' '.join(cmd) + ' failed: ' + out.stderr.decode()[-2000:])
-    return json.loads(out.stdout.decode().strip().splitlines()[-1])
+    result = json.loads(out.stdout.decode().strip().splitlines()[-1])
+    return {**{k: result[k] for k in ('version', 'images_per_sec', 'startup_seconds', 'peak_rss_mb')}, 'others': watch.others}
 
 
 def variants_of(a):
@@ -132,12 +135,15 @@ def main():
     a = arguments()
     variants = variants_of(a)
     ours, theirs, unavailable = [], {v[0]: [] for v in variants}, {}
+    if a.python and not a.preload:
+        unavailable['allocator'] = 'no tcmalloc or jemalloc was found or requested; Debian has libtcmalloc-minimal4'
+        print('vs_pytorch: %s' % unavailable['allocator'], file=sys.stderr)
     for _ in range(a.rounds):
         ours.append(run_ctrain(a))
         for name, interpreter, flags, preload in variants:
             if name in unavailable:
                 continue
-            row = run_peer(a, interpreter, flags, preload)
+            row = run_peer(a, name, interpreter, flags, preload)
             if isinstance(row, str):
                 unavailable[name] = row
                 del theirs[name]
@@ -145,22 +151,27 @@ def main():
                 continue
             theirs[name].append(row)
             ours.append(run_ctrain(a))
+    print(json.dumps(result_of(a, ours, theirs, unavailable), indent=1))
+
+
+def result_of(a, ours, theirs, unavailable):
     med = lambda rows, key: statistics.median(r[key] for r in rows)
+    disturbed = sum(r['others'] > host.DISTURBED for rows in (ours, *theirs.values()) for r in rows)
     spread = lambda rows: [round(min(r['images_per_sec'] for r in rows), 1), round(max(r['images_per_sec'] for r in rows), 1)]
-    out = {'bench': 'vs_pytorch', 'machine': host.describe(a.ctrain), 'model': a.model, 'precision': a.precision, 'procs': a.procs,
-           'threads': a.threads, 'batch_per_rank': a.batch, 'rounds': a.rounds, 'ctrain': {k: round(med(ours, k), 4) for k in ours[0]}, 'peers': {}}
-    out['ctrain']['range'] = spread(ours)
+    out = {'bench': 'vs_pytorch', 'machine': host.describe(a.ctrain), 'model': a.model, 'precision': a.precision,
+           'procs': a.procs, 'threads': a.threads, 'batch_per_rank': a.batch, 'rounds': a.rounds, 'allocator': a.preload, 'disturbed': disturbed,
+           'ctrain': {**{k: round(med(ours, k), 4) for k in ours[0]}, 'range': spread(ours), 'runs': ours}, 'peers': {}}
     for name, rows in theirs.items():
         out['peers'][name] = {'version': rows[0]['version'], 'images_per_sec': round(med(rows, 'images_per_sec'), 1), 'range': spread(rows),
                               'startup_seconds': round(med(rows, 'startup_seconds'), 3), 'peak_rss_mb': med(rows, 'peak_rss_mb'),
                               'ratio': round(med(ours, 'images_per_sec') / med(rows, 'images_per_sec'), 3),
-                              'rss_ratio': round(med(ours, 'peak_rss_mb') / med(rows, 'peak_rss_mb'), 3)}
+                              'rss_ratio': round(med(ours, 'peak_rss_mb') / med(rows, 'peak_rss_mb'), 3), 'runs': rows}
     if unavailable:
         out['unavailable'] = unavailable
     best = max(out['peers'], key=lambda name: out['peers'][name]['images_per_sec'], default=None)
     if best:
         out['best'] = {'peer': best, 'ratio': out['peers'][best]['ratio'], 'rss_ratio': out['peers'][best]['rss_ratio']}
-    print(json.dumps(out, indent=1))
+    return out
 
 
 if __name__ == '__main__':

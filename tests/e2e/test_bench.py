@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import stat
+import statistics
 import subprocess
 import sys
 import time
@@ -313,7 +314,8 @@ class Scripts(Case):
     def script(self, name, *args):
         out = subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "bench", name), "--ctrain", CTRAIN, *map(str, args)], env=self.env(),
                              cwd=self.tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100 * SLOW)
-        self.assertEqual(out.returncode, 0, out.stderr.decode())
+        self.warnings = out.stderr.decode()
+        self.assertEqual(out.returncode, 0, self.warnings)
         return json.loads(out.stdout.decode())
 
     def stand_in(self, name="old", before="", **prints):
@@ -348,26 +350,73 @@ class Scripts(Case):
         self.assertGreater(len(writers), 10)
         self.assertEqual([name for name, text in sorted(writers.items()) if "host.describe(" not in text], [])
 
+    def figures(self, **more):
+        return {"version": "0", "startup_seconds": 1.0, "peak_rss_mb": 1000, **more}
+
+    def vs_pytorch(self, *args):
+        return self.script("vs_pytorch.py", "--model", "resnet18_cifar", "--batch", 2, "--steps", 5, "--rounds", 1, "--data-dir", self.cifar(), *args)
+
     def test_vs_pytorch(self):
-        python = self.stand_in(version="0", images_per_sec=2.0, startup_seconds=1.0, peak_rss_mb=1000)
-        j = self.script("vs_pytorch.py", "--model", "resnet18_cifar", "--batch", 2, "--steps", 5, "--rounds", 1, "--data-dir", self.cifar(), "--peer",
-                        "x", "--python", python, "--channels-last", "--preload", "")
+        python = self.stand_in(**self.figures(images_per_sec=2.0))
+        j = self.vs_pytorch("--peer", "x", "--python", python, "--channels-last", "--no-compile", "--preload", "none")
         self.assertEqual((j["model"], j["batch_per_rank"], list(j["peers"])), ("resnet18_cifar", 2, ["old, as installed", "old, channels_last"]))
         self.assertAlmostEqual(j["best"]["ratio"], j["ctrain"]["images_per_sec"] / 2, delta=0.01)
         self.assertLess(j["best"]["rss_ratio"], 1)
+        self.assertIn("allocator", j["unavailable"])
         self.assert_machine(j["machine"])
+        runs = [j["ctrain"]["runs"], *(peer["runs"] for peer in j["peers"].values())]
+        self.assertEqual([len(rows) for rows in runs], [3, 1, 1])
+        self.assertAlmostEqual(statistics.median(r["images_per_sec"] for r in runs[0]), j["ctrain"]["images_per_sec"], delta=0.0001)
+        self.assertEqual(j["disturbed"], sum(row["others"] > 0.05 for rows in runs for row in rows))
 
     def test_vs_pytorch_compile(self):
         """The default peer is a file of the repository; the best of all variants is reported; one that cannot run is listed with the reason."""
-        figures = {"version": "0", "startup_seconds": 1.0, "peak_rss_mb": 1000}
-        compiled = json.dumps({**figures, "images_per_sec": 4.0})
-        new = self.stand_in("new", f"[ -f $1 ] || exit 1; case \"$*\" in *--compile*) echo '{compiled}'; exit;; esac", **figures, images_per_sec=2.0)
-        old = self.stand_in("old", 'case "$*" in *--compile*) echo no compiler >&2; exit 77;; esac', **figures, images_per_sec=3.0)
-        j = self.script("vs_pytorch.py", "--model", "resnet18_cifar", "--batch", 2, "--steps", 5, "--rounds", 1, "--data-dir", self.cifar(),
-                        "--python", new, "--python", old, "--only-tuned", "--channels-last", "--compile")
+        compiled = json.dumps(self.figures(images_per_sec=4.0))
+        new = self.stand_in("new", f"[ -f $1 ] || exit 1; case \"$*\" in *--compile*) echo '{compiled}'; exit;; esac", **self.figures(images_per_sec=2.0))
+        old = self.stand_in("old", 'case "$*" in *--compile*) echo no compiler >&2; exit 77;; esac', **self.figures(images_per_sec=3.0))
+        j = self.vs_pytorch("--python", new, "--python", old, "--only-tuned", "--channels-last", "--preload", "none")
         self.assertEqual(list(j["peers"]), ["new, channels_last", "new, compile, channels_last", "old, channels_last"])
-        self.assertEqual(j["unavailable"], {"old, compile, channels_last": "no compiler"})
+        self.assertEqual(j["unavailable"]["old, compile, channels_last"], "no compiler")
         self.assertEqual(j["best"]["peer"], "new, compile, channels_last")
+
+    def test_vs_pytorch_allocator(self):
+        shown = self.path("shown")
+        python = self.stand_in(before=f'echo "$LD_PRELOAD" >> {shown}', **self.figures(images_per_sec=2.0))
+        preload = "libm.so.6"
+        j = self.vs_pytorch("--python", python, "--preload", preload)
+        self.assertEqual(list(j["peers"]), ["old, as installed", "old, allocator preloaded", "old, compile, channels_last and allocator"])
+        self.assertEqual(j["allocator"], preload)
+        self.assertEqual(read_text(shown).splitlines(), ["", preload, preload])
+
+    def test_other_processes(self):
+        """A run that shares its CPU with a busy process counts as disturbed."""
+        cpus = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cpus)})
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"], env=self.env())
+        try:
+            j = self.vs_pytorch()
+        finally:
+            busy.kill()
+            busy.wait()
+            os.sched_setaffinity(0, cpus)
+        self.assertEqual((j["disturbed"], j["machine"]["cpus"]), (1, 1))
+        self.assertGreater(j["ctrain"]["runs"][0]["others"], 0.05)
+        self.assertRegex(self.warnings, r"^warning: other processes used \d+% of the CPUs during a run of ctrain$")
+
+    def test_times_of_processes(self):
+        """bench/host.py reads the times of the CPUs that a process may use, and of children that have ended."""
+        script = """
+import subprocess, sys
+sys.path.insert(0, sys.argv[1])
+import host
+stat = "cpu 9 9 9 9 9 9 9 9 9 9\\ncpu0 100 20 3 7000 800 40 5 6 100 0\\ncpu1 1000 0 0 0 0 0 0 0 0 0\\nintr 5\\n"
+ticks = host.os.sysconf("SC_CLK_TCK")
+assert host.busy_seconds(stat, {0}) * ticks == 174 and host.busy_seconds(stat, {0, 1}) * ticks == 1174
+before = host.own_seconds()
+subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < 0.5: pass"])
+assert host.own_seconds() - before >= 0.5
+"""
+        subprocess.run([sys.executable, "-B", "-c", script, os.path.join(SOURCE, "bench")], check=True, timeout=100 * SLOW)
 
     def test_vs_pytorch_loader(self):
         shards_of(self)
