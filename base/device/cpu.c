@@ -69,15 +69,27 @@ static void read_value(const char *path, const char *key, char *buf, size_t size
 	ct_free(text);
 }
 
+/* Virtual machines give processors of several generations the same model name, so the numbers are part of the name. */
+static void read_processor(char *name, size_t size)
+{
+	char family[16], model[16];
+
+	read_value("/proc/cpuinfo", "model name", name, size);
+	if (!name[0])
+		snprintf(name, size, "CPU");
+	read_value("/proc/cpuinfo", "cpu family", family, sizeof(family));
+	read_value("/proc/cpuinfo", "model\t", model, sizeof(model));
+	if (family[0]) /* x86 */
+		snprintf(name + strlen(name), size - strlen(name), ", family %s, model %s", family, model);
+}
+
 static enum ct_status cpu_info(ct_device *d, struct ct_device_info *out)
 {
 	char kib[32];
 
 	(void)d;
 	*out = (struct ct_device_info){.kind = "cpu", .n_cpus = ct_cpu_count()};
-	read_value("/proc/cpuinfo", "model name", out->name, sizeof(out->name));
-	if (!out->name[0])
-		snprintf(out->name, sizeof(out->name), "CPU");
+	read_processor(out->name, sizeof(out->name));
 	read_value("/proc/meminfo", "MemTotal", kib, sizeof(kib));
 	out->total_bytes = strtoull(kib, NULL, 10) * 1024;
 	read_value("/proc/meminfo", "MemAvailable", kib, sizeof(kib));

@@ -46,7 +46,7 @@ typedef struct ct_recording ct_recording;
 
 struct ct_device_info {
 	char kind[16]; /* "cpu", "cuda", "lazy" */
-	char name[96]; /* model name of the processor */
+	char name[96]; /* model name of the processor: "NVIDIA H200", "AMD EPYC, family 25, model 17" */
 	char arch[16]; /* "sm_90"; "" for other devices than GPUs, like the next two */
 	char uuid[48]; /* "GPU-8f1c..."; the same for every process that uses this GPU */
 	char bus[24];  /* PCI address */

@@ -104,6 +104,11 @@ static void test_cpu(void **state)
 	assert_ok(ct_device_info(d, &info));
 	assert_string_equal(info.kind, "cpu");
 	assert_true(info.name[0] && info.n_cpus >= 1);
+#if defined(__x86_64__)
+	int family, model;
+	const char *numbers = strstr(info.name, ", family ");
+	assert_true(numbers && sscanf(numbers, ", family %d, model %d", &family, &model) == 2);
+#endif
 	assert_true(info.total_bytes > 0 && info.free_bytes > 0 && info.free_bytes <= info.total_bytes);
 
 	assert_ok(ct_device_mem_alloc(d, 1000, true, &p));
