@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/device/device.h"
 #include "base/json.h"
 #include "bench/fma_peak.h"
 
@@ -74,11 +75,26 @@ static void print_rate(const char *what, double rate, const char *instruction)
 		printf("  %s: no such instruction", what);
 }
 
+static const char *processor(struct ct_device_info *info)
+{
+	ct_device *device;
+
+	*info = (struct ct_device_info){0};
+	if (ct_device_open("cpu", 0, &device) == CT_OK) {
+		if (ct_device_info(device, info) < 0)
+			ct_error_clear();
+		ct_device_close(device);
+	}
+	return info->name;
+}
+
 static void print_head(const struct bench *b)
 {
-	printf("%s, %lldx%lld%s, batch %lld, threads %lld, %s, %s\n", b->model, (long long)b->size, (long long)b->size,
-	       b->small_stem ? ", small stem" : "", (long long)b->batch, (long long)b->threads,
-	       b->bf16 ? "bf16" : "fp32", ct__dnnl_version());
+	struct ct_device_info info;
+
+	printf("%s\n%s, %lldx%lld%s, batch %lld, threads %lld, %s, %s\n", processor(&info), b->model,
+	       (long long)b->size, (long long)b->size, b->small_stem ? ", small stem" : "", (long long)b->batch,
+	       (long long)b->threads, b->bf16 ? "bf16" : "fp32", ct__dnnl_version());
 	for (int i = 0; i < b->n_peaks; i++) {
 		printf("peak, threads %d:", b->peaks[i].threads);
 		print_rate("fp32", b->peaks[i].fp32, fma_peak_instruction(false));
@@ -190,9 +206,11 @@ enum ct_status conv_peak_print_json(const struct bench *b)
 {
 	ct_json *j = ct_json_object(), *peaks = ct_json_array(), *layers = ct_json_array();
 	struct ct_str text = {0};
+	struct ct_device_info info;
 
 	ct_json_set_str(j, "bench", "conv_peak");
 	ct_json_set_str(j, "model", b->model);
+	ct_json_set_str(j, "processor", processor(&info));
 	ct_json_set_str(j, "library", ct__dnnl_version());
 	ct_json_set_i64(j, "size", b->size);
 	ct_json_set_bool(j, "small_stem", b->small_stem);

@@ -20,6 +20,7 @@ class Bench(Case):
     def test_step(self):
         j = self.run_ctrain("bench", "step", self.config(), "--steps", 3, "--json").json()
         self.assertEqual((j["bench"], j["model"], j["steps"], j["allocations"]), ("step", "mlp", 3, 0))
+        self.assertTrue(j["device"])
         self.assertGreater(j["images_per_sec"], 0)
         self.assertLessEqual(j["step_ms_min"], j["step_ms_median"])
         names = [n["name"] for n in j["nodes"]]
@@ -265,6 +266,7 @@ class ConvPeak(Case):
         self.assertEqual(out.stderr, b"")
         j = json.loads(out.stdout.decode())
         self.assertEqual((j["bench"], j["model"], j["size"], j["batch"], j["threads"], j["precision"]), ("conv_peak", *args[:5]))
+        self.assertTrue(j["processor"])
         self.assertEqual([p["threads"] for p in j["peaks"]], [1, 2][: j["threads"]])
         step, layers = j["step"], j["layers"]
         total = {"gflop": 0, "direct_ms": 0, "best_ms": 0}

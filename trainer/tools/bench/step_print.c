@@ -78,8 +78,12 @@ enum ct_status ct_step_print_json(struct ct_session *s, const struct ct_step_ben
 	int n;
 	enum ct_status st = read_layers(s, b, &l, &n);
 	ct_json *j = ct_json_object(), *nodes = ct_json_array();
+	struct ct_device_info device;
 
+	if (st == CT_OK)
+		st = ct_device_info(s->device, &device);
 	ct_json_set_str(j, "bench", "step");
+	ct_json_set_str(j, "device", st == CT_OK ? device.name : "");
 	ct_json_set_str(j, "model", ct_config_choice(s->cfg, "model.name"));
 	ct_json_set_str(j, "engine", ct_engine_version(s->engine));
 	ct_json_set_i64(j, "world_size", s->world.id.world);
