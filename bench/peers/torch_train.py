@@ -3,11 +3,12 @@
 
   torch_train.py --model mlp|convnet|resnet18_cifar|resnet18|resnet50 [--procs 1] [--threads 1] [--batch 64] [--steps 50] [--warmup 5]
       [--data synthetic|mnist|cifar] [--data-dir DIR] [--precision fp32|bf16] [--channels-last] [--compile] [--device cpu|cuda]
-      [--loader [--workers 0]] [--lr 0.05] [--momentum 0.9] [--wd 5e-4] [--seed 1]
+      [--loader [--workers 0]] [--evaluate] [--lr 0.05] [--momentum 0.9] [--wd 5e-4] [--seed 1]
 
 The same models, loss, optimizer and batches as bench/configs/. The data set is one uint8 tensor in memory that is indexed once a step,
 which is the fastest way to write it; --loader uses a DataLoader instead. --channels-last: the model and the images in that memory format.
---compile: torch.compile with its default back end, inductor. --precision bf16: autocast.
+--compile: torch.compile with its default back end, inductor. --precision bf16: autocast. --evaluate: the forward pass of a model in
+evaluation mode, the loss and the accuracy; a compiled model has constant weights ("freezing"), so batch norms are folded into convolutions.
 
 Prints one JSON line (rank 0): images_per_sec counts the images of all ranks in the steps after the first --warmup ones;
 startup_seconds is the time from the start of the process to the end of its first step, with the compilation; peak_rss_mb is the
@@ -97,6 +98,7 @@ def arguments():
     p.add_argument('--compile', action='store_true')
     p.add_argument('--device', default='cpu', choices=['cpu', 'cuda'])
     p.add_argument('--loader', action='store_true')
+    p.add_argument('--evaluate', action='store_true')
     p.add_argument('--workers', type=int, default=0)
     p.add_argument('--lr', type=float, default=0.05)
     p.add_argument('--momentum', type=float, default=0.9)
@@ -105,6 +107,8 @@ def arguments():
     a = p.parse_args()
     if a.warmup < 1 or a.steps < 1:
         p.error('--warmup and --steps are at least 1')
+    if a.evaluate and a.procs > 1:
+        p.error('--evaluate needs --procs 1')
     return a
 
 
@@ -161,39 +165,77 @@ def batches(a, rank, images, labels):
                 yield images[r], labels[r]
 
 
-def train(a, rank, device):
-    build, shape, classes = MODELS[a.model]
-    memory_format = torch.channels_last if a.channels_last else torch.contiguous_format
-    model = build().to(device).to(memory_format=memory_format)
+class Times:
+    """Of the first step, and of the steps after the warm-up."""
+
+    def __init__(self, a):
+        self.a, self.at = a, {}
+        self.wait = torch.cuda.synchronize if a.device == 'cuda' else lambda: None
+
+    def last(self, step):
+        """Called at the end of each step: whether it is the last one."""
+        end = self.a.warmup + self.a.steps
+        if step in (1, self.a.warmup, end):
+            self.wait()
+            self.at[step] = time.time()
+        return step == end
+
+    def result(self):
+        seconds = self.at[self.a.warmup + self.a.steps] - self.at[self.a.warmup]
+        return {'images_per_sec': round(self.a.steps * self.a.batch * self.a.procs / seconds, 2), 'startup_seconds': round(self.at[1] - START, 3)}
+
+
+def inputs(a, rank, device, shape, classes, memory_format):
+    """(step, images, labels) of this rank, without end."""
+    mean, std = (0.1307, 0.3081) if shape[0] == 1 else (0.45, 0.225)
+    for step, (x, y) in enumerate(batches(a, rank, *load(a, shape, classes)), 1):
+        yield step, ((x.to(device).float() / 255 - mean) / std).contiguous(memory_format=memory_format), y.to(device)
+
+
+def train(a, rank, device, model, data):
     net = model
     if a.procs > 1:
         net = nn.parallel.DistributedDataParallel(net, device_ids=[rank] if a.device == 'cuda' else None, gradient_as_bucket_view=True)
     if a.compile:
         net = torch.compile(net)
     optimizer = torch.optim.SGD(model.parameters(), a.lr, a.momentum, weight_decay=a.wd)
-    mean, std = (0.1307, 0.3081) if shape[0] == 1 else (0.45, 0.225)
-    wait = torch.cuda.synchronize if a.device == 'cuda' else lambda: None
-    began = first = None
-
-    for step, (x, y) in enumerate(batches(a, rank, *load(a, shape, classes)), 1):
-        x = ((x.to(device).float() / 255 - mean) / std).contiguous(memory_format=memory_format)
+    times = Times(a)
+    for step, x, y in data:
         with torch.autocast(a.device, dtype=torch.bfloat16, enabled=a.precision == 'bf16'):
-            loss = F.cross_entropy(net(x), y.to(device))
+            loss = F.cross_entropy(net(x), y)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-        if step == 1:
-            wait()
-            first = time.time() - START
-        if step == a.warmup:
-            wait()
-            began = time.time()
-        if step == a.warmup + a.steps:
-            wait()
+        if times.last(step):
             break
-    seconds = time.time() - began
-    return {'images_per_sec': round(a.steps * a.batch * a.procs / seconds, 2), 'startup_seconds': round(first, 3),
-            'last_loss': round(loss.item(), 5), 'peak_rss_mb': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
+    return {**times.result(), 'last_loss': round(loss.item(), 5)}
+
+
+def evaluate(a, model, data):
+    net = model.eval()
+    if a.compile:
+        from torch._inductor import config
+        config.freezing = True
+        net = torch.compile(net)
+    times, loss, correct = Times(a), 0, 0
+    # One context for all steps, so that it converts the weights only once.
+    with torch.no_grad(), torch.autocast(a.device, dtype=torch.bfloat16, enabled=a.precision == 'bf16'):
+        for step, x, y in data:
+            logits = net(x).float()
+            loss += F.cross_entropy(logits, y, reduction='sum')
+            correct += (logits.argmax(1) == y).sum()
+            if times.last(step):
+                break
+    return {**times.result(), 'last_loss': round(loss.item() / (step * a.batch), 5), 'top1': round(correct.item() / (step * a.batch), 5)}
+
+
+def run(a, rank, device):
+    build, shape, classes = MODELS[a.model]
+    memory_format = torch.channels_last if a.channels_last else torch.contiguous_format
+    model = build().to(device).to(memory_format=memory_format)
+    data = inputs(a, rank, device, shape, classes, memory_format)
+    result = evaluate(a, model, data) if a.evaluate else train(a, rank, device, model, data)
+    return {**result, 'peak_rss_mb': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
 
 
 def worker(rank, a):
@@ -205,7 +247,7 @@ def worker(rank, a):
         torch.backends.cudnn.benchmark = True
     if a.procs > 1:
         dist.init_process_group('nccl' if a.device == 'cuda' else 'gloo', rank=rank, world_size=a.procs)
-    result = train(a, rank, device)
+    result = run(a, rank, device)
     if rank == 0:
         print(json.dumps({'peer': 'pytorch', 'version': torch.__version__, **vars(a), **result}), flush=True)
     if a.procs > 1:
