@@ -381,14 +381,25 @@ class Scripts(Case):
         self.assertEqual(j["unavailable"]["old, compile, channels_last"], "no compiler")
         self.assertEqual(j["best"]["peer"], "new, compile, channels_last")
 
-    def test_vs_pytorch_allocator(self):
+    def test_vs_pytorch_limits(self):
+        """An allocator and the limit on instructions reach the peer, and the limit reaches ctrain."""
         shown = self.path("shown")
-        python = self.stand_in(before=f'echo "$LD_PRELOAD" >> {shown}', **self.figures(images_per_sec=2.0))
+        python = self.stand_in(before=f'echo "$LD_PRELOAD $ONEDNN_MAX_CPU_ISA $ATEN_CPU_CAPABILITY" >> {shown}', **self.figures(images_per_sec=2.0))
         preload = "libm.so.6"
-        j = self.vs_pytorch("--python", python, "--preload", preload)
+        j = self.vs_pytorch("--python", python, "--preload", preload, "--isa", "avx2")
         self.assertEqual(list(j["peers"]), ["old, as installed", "old, allocator preloaded", "old, compile, channels_last and allocator"])
-        self.assertEqual(j["allocator"], preload)
-        self.assertEqual(read_text(shown).splitlines(), ["", preload, preload])
+        self.assertEqual((j["isa"], j["allocator"]), ("avx2", preload))
+        self.assertEqual(read_text(shown).splitlines(), [" AVX2 avx2"] + 2 * [f"{preload} AVX2 avx2"])
+        # A build that does not know the key train.isa would have failed.
+        ctrain = self.write("ctrain", f'#!/bin/sh\ncase "$*" in *info*|*train.isa=avx2*) exec {CTRAIN} "$@";; esac\nexit 1\n')
+        os.chmod(ctrain, stat.S_IRWXU)
+        self.vs_pytorch("--ctrain", ctrain, "--isa", "avx2")
+
+    def test_vs_pytorch_evaluation(self):
+        python = self.stand_in(before='case "$*" in *--evaluate*) ;; *) exit 1;; esac', **self.figures(images_per_sec=2.0))
+        j = self.vs_pytorch("--python", python, "--evaluate", "--only-tuned", "--preload", "none")
+        self.assertEqual((j["mode"], list(j["peers"])), ("evaluation", ["old, compile, channels_last"]))
+        self.assertAlmostEqual(j["best"]["ratio"], j["ctrain"]["images_per_sec"] / 2, delta=0.01)
 
     def test_other_processes(self):
         """A run that shares its CPU with a busy process counts as disturbed."""
