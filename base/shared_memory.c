@@ -37,6 +37,13 @@ void *ct_shared_memory_create(const char *name, size_t bytes, int *fd)
 	return p;
 }
 
+size_t ct_shared_memory_round_up(size_t bytes)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) / page * page;
+}
+
 enum ct_status ct_shared_memory_failed(size_t bytes, int err)
 {
 	CT_FAIL(CT_NOMEM, "cannot allocate %zu MiB of shared memory: %s", (bytes >> 20) + 1, strerror(err));

@@ -13,6 +13,8 @@
 void *ct_shared_memory_create(const char *name, size_t bytes, int *fd);
 /* Maps the memory of a descriptor, which may be closed afterwards. Returns NULL on failure. */
 void *ct_shared_memory_map(int fd, size_t bytes);
+/* Rounds up to a multiple of the system's page size, the unit in which memory is mapped. */
+size_t ct_shared_memory_round_up(size_t bytes);
 /* Fails with CT_NOMEM because `bytes` of shared memory could not be allocated, with a hint about the limit. err: errno
  */
 enum ct_status ct_shared_memory_failed(size_t bytes, int err);

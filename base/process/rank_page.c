@@ -49,16 +49,10 @@ struct header {
 	int64_t clock; /* for ct_clock_attach */
 };
 
-static size_t round_up(size_t bytes)
-{
-	const size_t unit = (size_t)sysconf(_SC_PAGESIZE);
-
-	return (bytes + unit - 1) / unit * unit;
-}
-
 static size_t place_of(size_t i)
 {
-	return round_up(sizeof(struct header)) + i * round_up(sizeof(struct ct_rank_page));
+	return ct_shared_memory_round_up(sizeof(struct header)) +
+	       i * ct_shared_memory_round_up(sizeof(struct ct_rank_page));
 }
 
 enum ct_status ct_rank_pages_create(int n, struct ct_rank_pages *out)
@@ -128,7 +122,8 @@ enum ct_status ct_rank_page_join(int fd, int64_t i, int64_t n)
 			fd);
 		return ct_error_hint("unset CTRAIN_PAGES_FD");
 	}
-	page = mmap(NULL, round_up(sizeof(*page)), PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)place_of((size_t)i));
+	page = mmap(NULL, ct_shared_memory_round_up(sizeof(*page)), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		    (off_t)place_of((size_t)i));
 	if (page == MAP_FAILED)
 		return ct_shared_memory_failed(sizeof(*page), errno);
 	ct_clock_attach(&h->clock);

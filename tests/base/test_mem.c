@@ -185,15 +185,14 @@ static void test_huge_pages(void **state)
 /* The kernel clears the pages of a large block when its users write them, and not when it is allocated. */
 static void test_large_blocks_are_untouched(void **state)
 {
-	const size_t bytes = 16 << 20, n_pages = bytes >> 12;
+	const size_t bytes = 16 << 20, n_pages = bytes / (size_t)sysconf(_SC_PAGESIZE);
 	unsigned char resident[4096];
 
 	(void)state;
 	skip_with_sanitizer();
 	char *p = ct_calloc_aligned(64, bytes);
 	assert_non_null(p);
-	assert_int_equal(sysconf(_SC_PAGESIZE), 4096);
-	assert_int_equal(n_pages, sizeof(resident));
+	assert_in_range(n_pages, 2, sizeof(resident));
 	assert_int_equal(mincore(p, bytes, resident), 0);
 	for (size_t i = 0; i < n_pages; i++)
 		assert_false(resident[i] & 1);

@@ -20,29 +20,24 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-static size_t page_up(size_t n)
-{
-	return (n + 4095) & ~(size_t)4095;
-}
-
-/* Computes the pointers into the segment, whose address may still be NULL, and returns its length. The channels are
- * last. */
+/* Computes the pointers into the segment, whose address may still be NULL, and returns its length, after which the
+ * first region can be mapped. The channels are last. */
 static size_t lay_out(struct shm *s)
 {
 	size_t n = (size_t)s->base.size;
 	uintptr_t start = (uintptr_t)s->segment.map, at = start;
 
 	s->ctl = (struct shm_ctl *)at;
-	at += page_up(sizeof(struct shm_ctl));
+	at += ct_shared_memory_round_up(sizeof(struct shm_ctl));
 	s->ranks = (struct shm_rank *)at;
-	at += page_up(n * sizeof(struct shm_rank));
+	at += ct_shared_memory_round_up(n * sizeof(struct shm_rank));
 	s->slots = (struct shm_slot *)at;
-	at += page_up(n * SHM_RING * sizeof(struct shm_slot));
+	at += ct_shared_memory_round_up(n * SHM_RING * sizeof(struct shm_slot));
 	s->staging = (char *)at;
 	at += n * 2 * SHM_CHUNK;
 	s->channels = (struct shm_channel *)at;
 	at += n * n * sizeof(struct shm_channel);
-	return at - start;
+	return ct_shared_memory_round_up(at - start);
 }
 
 enum ct_status ct__shm_segment_open(struct shm *s)
@@ -77,7 +72,7 @@ static enum ct_status reserve(struct shm *s, char *base, size_t stride)
 
 	/* Allocate the last page first: this extends the file if necessary, but unlike ftruncate it never shortens
 	 * it. */
-	if (fallocate(s->segment.fd, 0, at + (off_t)stride - 4096, 4096) != 0)
+	if (fallocate(s->segment.fd, 0, at + (off_t)stride - 1, 1) != 0)
 		err = errno;
 	else if (madvise(base + (size_t)s->base.rank * stride, stride, MADV_POPULATE_WRITE) != 0)
 		err = errno == EINVAL && fallocate(s->segment.fd, 0, at, (off_t)stride) == 0 ? 0 : errno;
@@ -112,7 +107,7 @@ done:
 enum ct_status ct__shm_mem_alloc(ct_comm *c, size_t bytes, void **out)
 {
 	struct shm *s = (struct shm *)c;
-	size_t stride = page_up(bytes ? bytes : 1), all;
+	size_t stride = ct_shared_memory_round_up(bytes ? bytes : 1), all;
 	enum ct_status st;
 	void *p;
 

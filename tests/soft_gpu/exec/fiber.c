@@ -15,7 +15,7 @@
 #include <ucontext.h>
 #endif
 
-enum { STACK_BYTES = 128 << 10, PAGE = 4096 };
+enum { STACK_BYTES = 128 << 10, GUARD_BYTES = 64 << 10 };
 
 struct soft__fiber {
 	char *stack;
@@ -75,12 +75,12 @@ struct soft__fiber *soft__fiber_create(void (*main)(void))
 {
 	struct soft__fiber *f = fake_alloc(sizeof(*f));
 
-	/* A page that stops a stack that grows too large. */
-	f->stack = mmap(NULL, STACK_BYTES + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-			-1, 0);
-	if (f->stack == MAP_FAILED || mprotect(f->stack, PAGE, PROT_NONE) != 0)
+	/* Pages, of any size that kernels use, that stop a stack that grows too large. */
+	f->stack = mmap(NULL, STACK_BYTES + GUARD_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (f->stack == MAP_FAILED || mprotect(f->stack, GUARD_BYTES, PROT_NONE) != 0)
 		soft_gpu_fail("no memory for the stack of a GPU thread");
-	f->stack += PAGE;
+	f->stack += GUARD_BYTES;
 	f->main = main;
 #if SWITCH_BY_HAND
 	/* As if it had been left: six registers, the address to return to, and a word that aligns the stack as a call
