@@ -3,7 +3,7 @@
 #ifndef CT_NN_ONEDNN_KERNELS_BLOCK_H
 #define CT_NN_ONEDNN_KERNELS_BLOCK_H
 
-/* Returns b: 16 with AVX-512 and on processors other than x86, otherwise 8. */
+/* Returns b: 16 with AVX-512, otherwise 8. */
 int ct__lanes(void);
 
 #endif

@@ -9,20 +9,23 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __x86_64__
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "nn/onednn/kernels/block.h"
 
-#if defined(__x86_64__) && !defined(__AVX512F__)
-#define CT_LANES 8
-#define CT_WITH_LANES(name) name##_8
-typedef uint8_t ct_bits; /* one bit per lane */
-#else
+/* A vector is a register of AVX-512 or AVX2, or two of NEON, which has twice as many as AVX2. */
+#ifdef __AVX512F__
 #define CT_LANES 16
 #define CT_WITH_LANES(name) name##_16
-typedef uint16_t ct_bits;
+typedef uint16_t ct_bits; /* one bit per lane */
+#else
+#define CT_LANES 8
+#define CT_WITH_LANES(name) name##_8
+typedef uint8_t ct_bits;
 #endif
 
 #define CT_INLINE static inline __attribute__((always_inline))
@@ -39,6 +42,17 @@ typedef uint32_t ct_uvec __attribute__((vector_size(4 * CT_LANES)));
 typedef uint8_t ct_bvec __attribute__((vector_size(CT_LANES)));
 typedef uint16_t ct_hvec __attribute__((vector_size(2 * CT_LANES)));
 
+#ifdef __aarch64__
+/* A vector as two registers, for what gcc would otherwise do one lane at a time. */
+union ct_halves {
+	ct_vec f;
+	ct_ivec i;
+	float32x4_t f4[2];
+	int32x4_t i4[2];
+	uint32x4_t u4[2];
+};
+#endif
+
 CT_INLINE ct_vec ct_vec_every(float x)
 {
 	return (ct_vec){0} + x;
@@ -47,6 +61,31 @@ CT_INLINE ct_vec ct_vec_every(float x)
 CT_INLINE ct_vec ct_vec_choose(ct_ivec mask, ct_vec yes, ct_vec no)
 {
 	return (ct_vec)((mask & (ct_ivec)yes) | (~mask & (ct_ivec)no));
+}
+
+/* Returns the mask of the lanes in which a <= b: not those in which one is NaN. */
+CT_INLINE ct_ivec ct_vec_at_most(ct_vec a, ct_vec b)
+{
+#ifdef __aarch64__
+	const union ct_halves x = {a}, y = {b};
+
+	return (union ct_halves){.u4 = {vcleq_f32(x.f4[0], y.f4[0]), vcleq_f32(x.f4[1], y.f4[1])}}.i;
+#else
+	return a <= b;
+#endif
+}
+
+/* Returns the mask of the lanes that are n. */
+CT_INLINE ct_ivec ct_vec_equal(ct_ivec v, int n)
+{
+#ifdef __aarch64__
+	const union ct_halves x = {.i = v};
+	const int32x4_t y = vdupq_n_s32(n);
+
+	return (union ct_halves){.u4 = {vceqq_s32(x.i4[0], y), vceqq_s32(x.i4[1], y)}}.i;
+#else
+	return v == n;
+#endif
 }
 
 /* Loads element i of a tensor of vectors, which are fp32 or bfloat16; bf16 must be a compile-time constant. Intrinsics
@@ -76,7 +115,7 @@ CT_INLINE void ct_vec_store(void *y, size_t i, ct_vec v, bool bf16)
 	((ct_hvec *)y)[i] = (ct_hvec)_mm512_cvtneps_pbh((__m512)v);
 #else
 	const ct_uvec bits = (ct_uvec)v, even = bits >> 16 & 1;
-	const ct_ivec nan = v != v;
+	const ct_ivec nan = ~ct_vec_at_most(v, v);
 	ct_uvec rounded = ((bits + 0x7fff + even) & ~(ct_uvec)nan) | ((bits | 0x400000) & (ct_uvec)nan);
 #ifdef __AVX512F__
 	((ct_hvec *)y)[i] = (ct_hvec)_mm512_cvtepi32_epi16((__m512i)(rounded >> 16));
@@ -168,6 +207,17 @@ CT_INLINE void ct_bvec_store_part(uint8_t *x, ct_bvec v, int lanes)
 #endif
 }
 
+/* Returns the bit of each lane. */
+CT_INLINE ct_ivec ct_vec_lane_bits(void)
+{
+	ct_ivec bits;
+
+	CT_UNROLL
+	for (int l = 0; l < CT_LANES; l++)
+		bits[l] = 1 << l;
+	return bits;
+}
+
 /* Returns the mask as one bit per lane. */
 CT_INLINE ct_bits ct_vec_bits(ct_ivec mask)
 {
@@ -175,6 +225,10 @@ CT_INLINE ct_bits ct_vec_bits(ct_ivec mask)
 	return _mm512_movepi32_mask((__m512i)mask);
 #elif defined(__AVX2__)
 	return (ct_bits)_mm256_movemask_ps((__m256)mask);
+#elif defined(__aarch64__)
+	const union ct_halves set = {.i = mask & ct_vec_lane_bits()};
+
+	return (ct_bits)vaddvq_s32(vorrq_s32(set.i4[0], set.i4[1]));
 #else
 	ct_bits bits = 0;
 	for (int l = 0; l < CT_LANES; l++)
@@ -189,12 +243,7 @@ CT_INLINE ct_vec ct_vec_keep(ct_bits bits, ct_vec v)
 #ifdef __AVX512F__
 	return (ct_vec)_mm512_maskz_mov_ps(bits, (__m512)v);
 #else
-	ct_ivec lane;
-
-	CT_UNROLL
-	for (int l = 0; l < CT_LANES; l++)
-		lane[l] = 1 << l;
-	return ct_vec_choose((lane & bits) != 0, v, (ct_vec){0});
+	return ct_vec_choose(ct_vec_equal(ct_vec_lane_bits() & bits, 0), (ct_vec){0}, v);
 #endif
 }
 
@@ -206,6 +255,10 @@ CT_INLINE ct_ivec ct_vec_widen(ct_bvec x)
 	return (ct_ivec)_mm512_cvtepu8_epi32((__m128i)x);
 #elif defined(__AVX2__)
 	return (ct_ivec)_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)x));
+#elif defined(__aarch64__)
+	const uint16x8_t wide = vmovl_u8((uint8x8_t)x);
+
+	return (union ct_halves){.u4 = {vmovl_u16(vget_low_u16(wide)), vmovl_high_u16(wide)}}.i;
 #else
 	return __builtin_convertvector(x, ct_ivec);
 #endif
@@ -220,6 +273,10 @@ CT_INLINE ct_bvec ct_vec_narrow(ct_ivec x)
 		_mm_packus_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
 
 	return (ct_bvec)_mm_cvtsi128_si64(_mm_packus_epi16(half, half));
+#elif defined(__aarch64__)
+	const union ct_halves wide = {.i = x};
+
+	return (ct_bvec)vmovn_u16(vmovn_high_u32(vmovn_u32(wide.u4[0]), wide.u4[1]));
 #else
 	return __builtin_convertvector(x, ct_bvec);
 #endif

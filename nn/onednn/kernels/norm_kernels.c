@@ -104,7 +104,7 @@ CT_INLINE void forward_loop(const struct ct_norm *p, struct lanes k, size_t firs
 		if (residual)
 			z += ct_vec_load(p->residual, i, bf16);
 		if (relu) {
-			ct_ivec cut = z <= ct_vec_every(0); /* NaN passes */
+			ct_ivec cut = ct_vec_at_most(z, ct_vec_every(0)); /* NaN passes */
 
 			z = ct_vec_choose(cut, ct_vec_every(0), z);
 			if (residual && p->mask)
@@ -153,7 +153,8 @@ CT_INLINE ct_vec cut(const struct ct_norm *p, const struct lanes *k, ct_vec x, c
 {
 	if (relu == RELU_BITS)
 		return ct_vec_keep(((const ct_bits *)p->mask)[i], d);
-	return relu == RELU_AGAIN ? ct_vec_choose(norm_of(x, k) <= ct_vec_every(0), ct_vec_every(0), d) : d;
+	return relu == RELU_AGAIN ? ct_vec_choose(ct_vec_at_most(norm_of(x, k), ct_vec_every(0)), ct_vec_every(0), d)
+				  : d;
 }
 
 /* Returns the gradient after the backward pass of the ReLU: dy, or 0 where the output of the ReLU was 0. two: dy is the

@@ -151,7 +151,7 @@ CT_INLINE void apply(const struct work *w, size_t pixel, int b, size_t n, int la
 		if (w->residual)
 			z += load(p->residual, at, lanes, w->bf16);
 		if (w->relu != RELU_NONE) {
-			const ct_ivec kept = ~(z <= ct_vec_every(0)); /* NaN passes */
+			const ct_ivec kept = ~ct_vec_at_most(z, ct_vec_every(0)); /* NaN passes */
 
 			z = ct_vec_choose(kept, z, ct_vec_every(0));
 			if (w->residual && p->mask)
@@ -263,7 +263,8 @@ CT_INLINE ct_vec cut(const struct ct_norm *p, const struct panel *k, size_t pixe
 	if (relu == RELU_BITS)
 		return ct_vec_keep(
 			((const ct_bits *)p->mask)[pixel * (size_t)n_blocks(p->channels) + (size_t)(k->first + b)], d);
-	return relu == RELU_AGAIN ? ct_vec_choose(norm_of(x, k, b) <= ct_vec_every(0), ct_vec_every(0), d) : d;
+	return relu == RELU_AGAIN ? ct_vec_choose(ct_vec_at_most(norm_of(x, k, b), ct_vec_every(0)), ct_vec_every(0), d)
+				  : d;
 }
 
 /* Sums d and d * (x - mean), where d is the gradient after the backward pass of the ReLU. If there are two gradients,

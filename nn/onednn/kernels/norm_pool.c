@@ -138,7 +138,7 @@ CT_INLINE void keep_larger(ct_vec z, ct_vec x, int tap, struct maximum *m)
 	m->x = (ct_vec)_mm512_mask_mov_ps((__m512)m->x, larger, (__m512)x);
 	m->tap = (ct_ivec)_mm512_mask_set1_epi32((__m512i)m->tap, larger, tap);
 #else
-	const ct_ivec larger = ~(z <= m->z);
+	const ct_ivec larger = ~ct_vec_at_most(z, m->z);
 
 	m->z = ct_vec_choose(larger, z, m->z);
 	m->x = ct_vec_choose(larger, x, m->x);
@@ -163,7 +163,7 @@ CT_INLINE void pool_window(const struct part *t, ptrdiff_t corner, struct window
 			keep_larger((v - k.mean) * k.slope + k.shift, v, r * t->win.s + s, &most);
 		}
 	}
-	const ct_ivec cut = most.z <= ct_vec_every(0);
+	const ct_ivec cut = ct_vec_at_most(most.z, ct_vec_every(0));
 	const ct_bvec taps = ct_vec_narrow((cut & CUT) | (~cut & most.tap));
 	store(t->p->y, out, ct_vec_choose(cut, ct_vec_every(0), most.z), lanes, t->bf16);
 	store(t->p->picked, out, most.x, lanes, t->bf16);
@@ -245,8 +245,8 @@ CT_INLINE void gather(const struct part *t, const struct pixel *x, int b, int la
 			const int tap = (x->h + win->pad_h - oh * win->stride_h) * win->s + x->w + win->pad_w -
 					ow * win->stride_w;
 
-			sum += ct_vec_choose(load_taps(t, at, lanes) == tap, load(t->p->dy, at, lanes, t->bf16),
-					     ct_vec_every(0));
+			sum += ct_vec_choose(ct_vec_equal(load_taps(t, at, lanes), tap),
+					     load(t->p->dy, at, lanes, t->bf16), ct_vec_every(0));
 		}
 	}
 	const size_t pixel = (size_t)x->h * (size_t)t->p->shape.in.w + (size_t)x->w;
@@ -276,7 +276,7 @@ CT_INLINE void give_tile(const struct part *t, size_t in, size_t out, int row, i
 
 	for (int s = 0; s < 2; s++)
 		write_gradient(t, in + (size_t)s * t->step + block,
-			       ct_vec_choose(tap == 2 * row + s, d, ct_vec_every(0)), &k, lanes);
+			       ct_vec_choose(ct_vec_equal(tap, 2 * row + s), d, ct_vec_every(0)), &k, lanes);
 }
 
 CT_INLINE void give_nothing(const struct part *t, size_t in, int b, int lanes)

@@ -7,11 +7,7 @@
 
 int ct__lanes(void)
 {
-#if defined(__x86_64__)
 	return ct_cpu_has(CT_CPU_AVX512) ? 16 : 8;
-#else
-	return 16;
-#endif
 }
 
 bool ct__norm_usable(bool bf16)

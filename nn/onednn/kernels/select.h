@@ -1,6 +1,6 @@
 /* The kernels are compiled once for each instruction set: on x86 for AVX2, with vectors of 8 lanes, and for AVX-512,
- * with 16; on other processors once, with 16 lanes and without special instructions. The names of what a kernel file
- * provides end with the number of lanes. */
+ * with 16; on other processors once, with 8 lanes, for the instructions that all of them have (on aarch64, NEON). The
+ * names of what a kernel file provides end with the number of lanes. */
 #ifndef CT_NN_ONEDNN_KERNELS_SELECT_H
 #define CT_NN_ONEDNN_KERNELS_SELECT_H
 
@@ -11,7 +11,7 @@
 #if defined(__x86_64__)
 #define CT_SELECT(name) (ct__lanes() == 8 ? &name##_8 : &name##_16)
 #else
-#define CT_SELECT(name) (&name##_16)
+#define CT_SELECT(name) (&name##_8)
 #endif
 
 struct ct_norm_kernels {
