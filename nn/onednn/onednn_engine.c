@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/mem.h"
 #include "base/parallel.h"
@@ -23,6 +24,23 @@ struct onednn_engine {
 	ct_engine base;
 	ct_dnnl *dnnl;
 };
+
+static bool onednn_available(char *why, size_t why_len)
+{
+#if defined(__aarch64__)
+	/* oneDNN 3.7.2 chooses its kernels by the layout. Those for our blocks of 8 channels are for 256 bits, and
+	 * compute wrong results with longer registers (found by tests/nn/test_onednn_values.c). */
+	const int sve = prctl(PR_SVE_GET_VL); /* < 0: there is no SVE */
+
+	if (sve >= 0 && (sve & PR_SVE_VL_LEN_MASK) > 32) {
+		snprintf(why, why_len,
+			 "SVE registers of more than 256 bits are not supported (write 32 to "
+			 "/proc/sys/abi/sve_default_vector_length)");
+		return false;
+	}
+#endif
+	return ct__dnnl_available(why, why_len);
+}
 
 static bool onednn_precision(enum ct_precision precision, char *why, size_t why_len)
 {
@@ -303,7 +321,7 @@ static unsigned onednn_computes(enum ct_op op)
 
 const struct ct_engine_ops ct__engine_ops_onednn = {
 	.name = "onednn",
-	.available = ct__dnnl_available,
+	.available = onednn_available,
 	.version = ct__dnnl_version,
 	.open = onednn_open,
 	.close = onednn_close,

@@ -100,12 +100,16 @@ bool ct__dnnl_available(char *why, size_t why_len)
 
 /* Returns the instruction set that oneDNN uses. oneDNN accepts a limit only before it looks at its limit for the first
  * time, so this function sets that of the process (base/cpu/features.h) in every call, and later calls have no
- * effect. */
+ * effect. The numbers have these meanings on x86 only: on aarch64, oneDNN returns others for the same type. */
 static unsigned effective_isa(void)
 {
+#if defined(__x86_64__)
 	if (limits[ct_cpu_limit()])
 		(void)dnnl_set_max_cpu_isa((dnnl_cpu_isa_t)limits[ct_cpu_limit()]);
 	return dnnl_get_effective_cpu_isa();
+#else
+	return 0;
+#endif
 }
 
 /* oneDNN's instruction sets are sets of bits. */
