@@ -12,11 +12,11 @@
 #     fuzz       every fuzz target for CTRAIN_FUZZ_SECONDS (default 15; 60 in stage long)
 #     e2e        release: golden, gpu, bench-smoke, end to end, cluster
 #     bookworm   README's commands in this bare Debian system
-#     trixie     README's commands and the quick tests in this bare Debian system
+#     trixie     README's commands and the quick tests in this bare Debian system, and a build for aarch64 there
 #     coverage   the share of lines that the tests run, of each directory; too few are a failure
 #     long       container images, with two engines; nodes that Slurm loses; faults of hosts and networks; two builds in different directories; and what
 #                repeats other stages: cuDNN's plans of all graphs, tests that otherwise run only with sanitizers, longer fuzzing, and the quick tests also in a
-#                bare system of this machine's release
+#                bare system of this machine's release; tests of units and operations, and a run, on an emulated aarch64
 # CTRAIN_SHARED: directory with real data sets (default ../shared); without it, the tests that need them are skipped, listed and counted.
 # shellcheck disable=SC2317 # stages are called by their names
 set -euo pipefail
@@ -98,7 +98,10 @@ run_fuzz() { # SECONDS
 run_chroot() { # SUITE OPTIONS...
 	nice -n 10 scripts/test_chroot.sh "${@:2}" "$1" || fail
 	result "build/chroot-$1.txt"
-	[ ! -e "build/chroot-$1-quick.xml" ] || result "build/chroot-$1-quick.xml"
+	local file
+	for file in "build/chroot-$1"-*.xml; do
+		[ ! -e "$file" ] || result "$file"
+	done
 }
 
 # ThreadSanitizer of older compilers does not work with the number of random address bits that newer kernels use.

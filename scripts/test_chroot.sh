@@ -2,11 +2,11 @@
 # Runs README's commands in bare Debian systems, each suite after the other: quickstart, "Build by hand", Debian packages (made there, and
 # installed on another bare system), the C library from its packages (the commands of docs/EXPORT.md), all commands of README and docs/
 # (tests/e2e/doc_commands.py --list shows them), the quick tests (not in this machine's own release, in which
-# scripts/test.sh has run them), and quickstart as on a machine with an NVIDIA driver and no CUDA toolkit (only in trixie): CUDA from wheels,
-# the module, the package, and training on the software GPU.
-#   scripts/test_chroot.sh [--all] [SUITE ...]     default: bookworm trixie. --all: the quick tests in each suite
+# scripts/test.sh has run them), and only in trixie: quickstart as on a machine with an NVIDIA driver and no CUDA toolkit (CUDA from wheels,
+# the module, the package, and training on the software GPU), and a build for aarch64 (the commands of docs/INSTALL.md).
+#   scripts/test_chroot.sh [--all] [SUITE ...]     default: bookworm trixie. --all: the quick tests in each suite; tests on emulated aarch64
 # Each part writes a line "passed NAME", "failed NAME" or "skipped NAME: reason" to build/chroot-SUITE.txt and its output to
-# build/chroot/SUITE-NAME.log; the results of the tests are copied to build/chroot-SUITE-quick.xml (for scripts/sum_tests.py).
+# build/chroot/SUITE-NAME.log; the results of the tests are copied to build/chroot-SUITE-PART.xml (for scripts/sum_tests.py).
 # A system is unpacked into build/chroot/SUITE.root for one run. Kept for the next run, in build/chroot: SUITE.tar (the base system,
 # made by mmdebstrap from the mirror that this machine's apt uses, with apt's signature checks), SUITE.archives (packages) and wheels.
 # The compiler cache is this machine's. Where no chroot can be made, all parts are skipped with the reason.
@@ -100,13 +100,17 @@ unpack() { # SUITE ROOT
 	checkout "$2"
 }
 
-# Runs shell code in the chroot's work tree, with mounts and processes that end with it.
+# Runs shell code in the chroot's work tree, with mounts and processes that end with it. $emulator: which programs
+# the kernel starts in which emulator, in a user namespace of their own, so that the rest of this machine is not affected; empty: none.
+emulator=
 inside() { # SUITE ROOT SECONDS CODE
 	local cache=${CCACHE_DIR:-$(ccache --get-config cache_dir 2>/dev/null || true)}
 	local archives=${2%.root}.archives
+	local namespaces=(--mount --pid --fork --kill-child --propagation private)
+	[ -z "$emulator" ] || namespaces+=(--user --map-root-user)
 	mkdir -p "$archives/partial" "$wheels" ${cache:+"$cache"}
 	# shellcheck disable=SC2016 # the variables are those of the inner shell
-	timeout --kill-after=5 "$3" unshare --mount --pid --fork --kill-child --propagation private sh -c '
+	timeout --kill-after=5 "$3" unshare "${namespaces[@]}" sh -c '
 		set -e
 		mount --bind "$1" "$1"
 		mount -t proc proc "$1/proc"
@@ -115,15 +119,16 @@ inside() { # SUITE ROOT SECONDS CODE
 		mount --bind "$2" "$1/var/cache/apt/archives"
 		mount --bind "$6" "$1/work/wheels"
 		[ -z "$3" ] || mount --bind "$3" "$1/root/.cache/ccache"
+		[ -z "$7" ] || { mount -t binfmt_misc binfmt_misc "$1/proc/sys/fs/binfmt_misc" && printf %s "$7" >"$1/proc/sys/fs/binfmt_misc/register"; }
 		[ ! -d "$4" ] || { mount --bind "$4" "$1/work/shared" && mount -o remount,bind,ro "$1/work/shared"; }
 		exec chroot "$1" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
-			bash -c "set -e -o pipefail; cd /work/ctrain; $5"' sh "$2" "$archives" "$cache" "$shared" "$4" "$wheels" </dev/null
+			bash -c "set -e -o pipefail; cd /work/ctrain; $5"' sh "$2" "$archives" "$cache" "$shared" "$4" "$wheels" "$emulator" </dev/null
 }
 
 # Runs one part and reports it. The code ends at the first command that fails.
-part() { # SUITE ROOT NAME CODE
+part() { # SUITE ROOT NAME CODE [SECONDS]
 	local start=$SECONDS log=$work/$1-$3.log
-	if inside "$1" "$2" 1500 "$4" >"$log" 2>&1; then
+	if inside "$1" "$2" "${5:-1500}" "$4" >"$log" 2>&1; then
 		echo "passed $3" >>"$work-$1.txt"
 		echo "chroot $1: $3: ok ($((SECONDS - start)) s)"
 	else
@@ -187,6 +192,33 @@ cuda='
 	build/release/ctrain configs/smoke.yaml run.name=soft train.max_steps=10 data.n_val=64 >soft.txt
 	cat soft.txt
 	grep -q "cuda:0: Software GPU" soft.txt' # device: auto has chosen it
+
+# The build for aarch64, the program in the emulator, and programs of tests with the same flags.
+before_cross='
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get -qq update
+	apt-get -qq -y --no-install-recommends install ccache python3 >/dev/null'
+after_cross='
+	apt-get -qq -y --no-install-recommends install qemu-user libcmocka-dev:arm64 >/dev/null
+	QEMU_CPU=a64fx qemu-aarch64 build/aarch64/ctrain info | grep "onednn *no: SVE"
+	QEMU_CPU=neoverse-v1 qemu-aarch64 build/aarch64/ctrain info | tee info.txt
+	grep -q "onednn *yes" info.txt
+	grep -q "gloo *yes" info.txt
+	cmake build/aarch64 -DCTRAIN_TESTS=ON
+	cmake --build build/aarch64 --target tests/{base,nn}/all'
+# Excluded is what the emulator does not do: it has no start times of forked processes, ignores advice on huge pages, and does not let a
+# parent wait for the exec of its child.
+# shellcheck disable=SC2016 # the variables are those of the inner shell
+aarch64='
+	export QEMU_CPU=neoverse-v1 # SVE with 256 bits
+	export OMP_NUM_THREADS=1 # emulated threads wait long for each other
+	cmake --build build/aarch64 --target tests/{lazy,base,data,nn,infer,trainer}/all
+	build/aarch64/ctrain configs/smoke.yaml
+	ctest --test-dir build/aarch64 --output-on-failure --no-tests=error --output-junit "$PWD/build/aarch64.xml" -j $(nproc) \
+		-L "^(unit|ops)$" -R "^test_" -E "^test_(clock|mem|subprocess)$"'
+# Programs for aarch64, by the head of their files.
+format_aarch64='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00'
+format_aarch64+='\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
 
 # shellcheck disable=SC2016 # the variables are those of the inner shell
 package='
@@ -285,6 +317,25 @@ run_deb() { # SUITE ROOT
 	rm -rf --one-file-system "$bare" "$work/$1-bare.archives"
 }
 
+run_aarch64() { # SUITE
+	local root=$work/$1-aarch64.root
+	unpack "$1" "$root"
+	part "$1" "$root" cross "$before_cross
+		${cross/cmake -S/cmake -DCTRAIN_WERROR=ON -S}
+		$after_cross"
+	if [ $all = 1 ]; then
+		if ! unshare --user --map-root-user --mount mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc 2>/dev/null; then
+			echo "skipped aarch64: the kernel of this machine has no binfmt_misc in user namespaces" >>"$work-$1.txt"
+		else
+			emulator=:aarch64:M::$format_aarch64:/usr/bin/qemu-aarch64:OP
+			part "$1" "$root" aarch64 "$aarch64" 7200
+			emulator=
+			cp "$root/work/ctrain/build/aarch64.xml" "$work-$1-aarch64.xml" 2>/dev/null || true
+		fi
+	fi
+	rm -rf --one-file-system "$root"
+}
+
 has_quick() { # SUITE
 	[ $all = 1 ] || [ "$1" != "$own" ]
 }
@@ -321,15 +372,17 @@ run_suite() { # SUITE
 	fi
 	[ "$1" != trixie ] || run_cuda "$1" "$root"
 	rm -rf --one-file-system "$root"
+	[ "$1" != trixie ] || run_aarch64 "$1"
 }
 
 failed=0
 by_hand=$(section README.md "Build by hand")
+cross=$(section docs/INSTALL.md "Cross-compiling")
 c_library=$(section docs/EXPORT.md "C library")
 doc_commands=$(python3 -B tests/e2e/doc_commands.py)
 missing=$(why_not)
 for suite in "${suites[@]}"; do
-	rm -f "$work-$suite.txt" "$work-$suite-quick.xml" "$work/$suite"-*.log
+	rm -f "$work-$suite.txt" "$work-$suite"-*.xml "$work/$suite"-*.log
 	reason=$missing
 	if [ -z "$reason" ]; then
 		start=$SECONDS status=0
@@ -347,7 +400,7 @@ for suite in "${suites[@]}"; do
 	if [ -n "$reason" ]; then
 		printf 'skipped %s: '"$reason"'\n' quickstart by-hand package deb c-library docs >"$work-$suite.txt"
 		! has_quick "$suite" || echo "skipped quick: $reason" >>"$work-$suite.txt"
-		[ "$suite" != trixie ] || echo "skipped cuda: $reason" >>"$work-$suite.txt"
+		[ "$suite" != trixie ] || printf 'skipped %s: '"$reason"'\n' cuda cross >>"$work-$suite.txt"
 		continue
 	fi
 	run_suite "$suite"
