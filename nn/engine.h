@@ -202,7 +202,8 @@ enum ct_status ct_engine_check_model(const char *name, ct_device *device, const 
 /* Returns whether the engine can compute batches from images in device memory. */
 bool ct_engine_gathers(const ct_engine *e);
 /* Gets engine i of the registry, for `ctrain info`. Returns false if there is no engine i. `why` is set to the reason
- * why the engine is not available, or to its version if it is available. */
+ * why the engine is not available, or to its version if it is available. For the version, an engine may look at the
+ * processor, so limit the instructions (base/cpu/features.h) before. */
 bool ct_engine_at(size_t i, const char **name, bool *available, char *why, size_t why_len);
 
 /* Plans (nn/net_plan.h). Only engines that compute nets by plans have them; others ignore opts.plan.
