@@ -492,6 +492,24 @@ assert host.own_seconds() - before >= 0.5
             self.assertTrue(min(run[k] for k in ("step", "cpu", "faults", "peak_mib")) > 0, run)
         self.assertEqual(runs[0]["weights"], runs[1]["weights"])
 
+    def test_plan_losses(self):
+        if not re.search(r"onednn +yes", self.run_ctrain("info").out):
+            self.skipTest("ctrain was built without oneDNN, which has plans")
+        result = self.path("losses.json")
+        out = subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "bench", "plan_losses.py"), "--program", CTRAIN, "--config", "resnet20",
+                              "--precision", "fp32", "--steps", "3", "--last", "2", "--results", result, "batch.per_rank=8", "data.n_train=64"],
+                             env=self.env(), cwd=self.tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100 * SLOW)
+        self.assertEqual(out.returncode, 0, out.stderr.decode())
+        with open(result, encoding="utf-8") as f:
+            j = json.load(f)
+        self.assert_machine(j["machine"])
+        losses = j["losses"]
+        self.assertEqual(list(losses), ["fp32, suggested, seed 1", "fp32, suggested, seed 2", "fp32, nhwc, seed 1"])
+        one, other, nhwc = losses.values()
+        self.assertNotEqual(one[0], other[0])
+        self.assertAlmostEqual(one[0], nhwc[0], places=4)
+        self.assertEqual(len(nhwc), 3)
+
     def test_simulate(self):
         j, out = self.on_limited_links("simulate.py")
         self.assertEqual([row["ranks"] for row in j["rows"]], [1, 2])
