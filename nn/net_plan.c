@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/hash/sha256.h"
 
 #define TITLE "ctrain plan 1"
@@ -120,7 +121,7 @@ void ct_net_plan_write(const struct ct_net_plan *p, struct ct_str *out)
 
 /* ---- Parsing ------------------------------------------------------------------------------------------- */
 
-enum { MAX_LINE = 256 };
+enum { MAX_LINE = 256, MAX_FILE = 1 << 20 };
 
 struct parser {
 	const char *source;
@@ -208,6 +209,17 @@ enum ct_status ct_net_plan_parse(const char *text, const char *source, struct ct
 
 	if (st < 0)
 		ct_net_plan_release(out);
+	return st;
+}
+
+enum ct_status ct_net_plan_read(const char *path, struct ct_net_plan *out)
+{
+	char *text;
+	size_t len;
+
+	CT_TRY(ct_file_read(path, MAX_FILE, &text, &len));
+	const enum ct_status st = ct_net_plan_parse(text, path, out);
+	ct_free(text);
 	return st;
 }
 

@@ -60,6 +60,8 @@ void ct_net_plan_write(const struct ct_net_plan *p, struct ct_str *out);
 /* Parses a plan. Fails with CT_CONFIG; the message begins with `source`, for example the name of a file, and the number
  * of the line. *out must be zero-initialized; it is released on failure. */
 enum ct_status ct_net_plan_parse(const char *text, const char *source, struct ct_net_plan *out) CT_MUST_CHECK;
+/* Reads a plan from a file. Also fails as ct_file_read does. */
+enum ct_status ct_net_plan_read(const char *path, struct ct_net_plan *out) CT_MUST_CHECK;
 /* Computes the hexadecimal SHA-256 of the text of the plan. */
 enum ct_status ct_net_plan_digest(const struct ct_net_plan *p, char hex[65]) CT_MUST_CHECK;
 const char *ct_plan_layout_name(enum ct_plan_layout layout);

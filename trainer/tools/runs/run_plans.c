@@ -2,20 +2,15 @@
 
 #include "base/file.h"
 
-enum { MAX_PLAN = 1 << 20, N_NAMED = 3 /* convolutions in the sentence */ };
+enum { N_NAMED = 3 /* convolutions in the sentence */ };
 
 static enum ct_status load(const char *dir, bool *exists, struct ct_net_plan *out)
 {
-	char *path, *text;
-	size_t len;
+	char *path;
 
 	CT_TRY_ALLOC(path = ct_path_join(dir, "plan.txt"));
 	*exists = ct_file_exists(path);
-	enum ct_status st = *exists ? ct_file_read(path, MAX_PLAN, &text, &len) : CT_OK;
-	if (st == CT_OK && *exists) {
-		st = ct_net_plan_parse(text, path, out);
-		ct_free(text);
-	}
+	const enum ct_status st = *exists ? ct_net_plan_read(path, out) : CT_OK;
 	ct_free(path);
 	return st;
 }
