@@ -103,23 +103,6 @@ int limit_isa(int argc, char **argv)
 	return 77;
 }
 
-uint16_t bf16_of(float v)
-{
-	uint32_t u;
-
-	memcpy(&u, &v, sizeof(u));
-	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-float fp32_of(uint16_t h)
-{
-	uint32_t u = (uint32_t)h << 16;
-	float v;
-
-	memcpy(&v, &u, sizeof(v));
-	return v;
-}
-
 void fill_floats(uint32_t stream, float *x, size_t n)
 {
 	struct ct_rng r;

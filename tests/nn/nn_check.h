@@ -40,9 +40,6 @@ bool has_precision(const char *engine, enum ct_precision precision);
  * this processor does not have it, 0 otherwise. */
 int limit_isa(int argc, char **argv);
 
-uint16_t bf16_of(float v); /* for values that are numbers */
-float fp32_of(uint16_t h);
-
 /* Generate n pseudo-random numbers from stream `stream`: uniform in [-1, 1) or in [0, 1), bytes, or labels below k. */
 void fill_floats(uint32_t stream, float *x, size_t n);
 void fill_shares(uint32_t stream, float *x, size_t n);

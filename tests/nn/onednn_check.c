@@ -1,5 +1,7 @@
 #include "tests/nn/onednn_check.h"
 
+#include "nn/onednn/kernels/norm_kernels.h"
+
 #define CONVNET                                                                                                 \
 	"conv2d 16 kernel=5 padding=2;batch_norm;relu;max_pool 2;conv2d 20 kernel=5 padding=2;batch_norm;relu;" \
 	"max_pool 2;flatten;linear 10"
@@ -170,4 +172,12 @@ int skip_without_onednn(int argc, char **argv)
 		return 0;
 	printf("skipped: engine onednn is not available: %s\n", why);
 	return 77;
+}
+
+void skip_without_norm_kernels(void)
+{
+	if (ct__norm_usable(false))
+		return;
+	print_message("this processor has no AVX2\n");
+	skip();
 }

@@ -46,4 +46,7 @@ extern const struct job convnet, mixed;
  * instruction set, 0 otherwise. */
 int skip_without_onednn(int argc, char **argv);
 
+/* Skips the test on processors for which ctrain has no kernels of norms. */
+void skip_without_norm_kernels(void);
+
 #endif

@@ -5,8 +5,9 @@
 
 #include <math.h>
 
+#include "base/half.h"
 #include "nn/onednn/dnnl/shim.h"
-#include "tests/nn/nn_check.h"
+#include "tests/nn/onednn_check.h"
 
 #define LANES ((size_t)ct__lanes())
 #define MAX_LANES 16
@@ -52,7 +53,7 @@ static float *tensor(const struct data *d, uint32_t stream, float offset)
 			for (int i = 0; i < d->s.plane; i++, k++) {
 				float v = values[k] + offset * (float)(c % 5);
 
-				x[index_of(d, n, c, i)] = d->kind & BF16 ? fp32_of(bf16_of(v)) : v;
+				x[index_of(d, n, c, i)] = d->kind & BF16 ? ct_bf16_to_f32(ct_bf16_from_f32(v)) : v;
 			}
 		}
 	}
@@ -139,7 +140,9 @@ static void expect_channel(const struct data *d, int c, const float *y, struct r
 				z += d->kind & RESIDUAL ? (double)d->residual[at] : 0;
 				bool cut = (d->kind & RELU) && !(y[at] > 0);
 				float both = d->kind & TWO ? d->dy[at] + d->dy2[at] : d->dy[at];
-				double g = cut ? 0 : (double)(d->kind & BF16 ? fp32_of(bf16_of(both)) : both);
+				double g =
+					cut ? 0
+					    : (double)(d->kind & BF16 ? ct_bf16_to_f32(ct_bf16_from_f32(both)) : both);
 				want->y[at] = (float)((d->kind & RELU) && z < 0 ? 0 : z);
 				want->dresidual[at] = (float)g;
 				if (pass == 0) {
@@ -165,7 +168,7 @@ static void *packed(const struct data *d, const float *x)
 
 	assert_non_null(p);
 	for (size_t i = 0; i < d->elems && d->kind & BF16; i++)
-		((uint16_t *)p)[i] = bf16_of(x[i]);
+		((uint16_t *)p)[i] = ct_bf16_from_f32(x[i]);
 	if (!(d->kind & BF16))
 		memcpy(p, x, d->elems * sizeof(float));
 	return p;
@@ -174,7 +177,7 @@ static void *packed(const struct data *d, const float *x)
 static void unpack(const struct data *d, const void *p, float *x)
 {
 	for (size_t i = 0; i < d->elems; i++)
-		x[i] = d->kind & BF16 ? fp32_of(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+		x[i] = d->kind & BF16 ? ct_bf16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
 /* in_place: dx over x and the residual's gradient over dy, or dx over dy. */
@@ -305,21 +308,13 @@ static void check(struct shape s, int kind)
 	release(&d);
 }
 
-static void skip_without_kernels(void)
-{
-	if (ct__norm_usable(false))
-		return;
-	print_message("this processor has no AVX2\n");
-	skip();
-}
-
 static void test_against_formulas(void **state)
 {
 	static const struct shape shapes[] = {{2, 16, 4},   {1, 16, 2},  {5, 17, 7}, {3, 48, 1}, {2, 80, 49},
 					      {4, 33, 257}, {1, 3, 600}, {7, 64, 9}, {2, 530, 3}};
 
 	(void)state;
-	skip_without_kernels();
+	skip_without_norm_kernels();
 	for (size_t i = 0; i < CT_ARRAY_LEN(shapes); i++) {
 		for (int kind = 0; kind < N_KINDS; kind++) {
 			if (ct__norm_usable(kind & BF16))
@@ -336,7 +331,7 @@ static void test_far_from_zero(void **state)
 	double want = 0;
 
 	(void)state;
-	skip_without_kernels();
+	skip_without_norm_kernels();
 	float *x = ct_calloc_aligned(64, N * PLANE * LANES * sizeof(float));
 	float *noise = CT_NEW_ARRAY(float, N *PLANE);
 	fill_floats(1, noise, N * PLANE);
@@ -380,7 +375,7 @@ static void test_not_a_number(void **state)
 	float ones[MAX_LANES], mean[MAX_LANES], variance[MAX_LANES];
 
 	(void)state;
-	skip_without_kernels();
+	skip_without_norm_kernels();
 	for (size_t l = 0; l < LANES; l++)
 		ones[l] = 1;
 	x[3] = NAN;

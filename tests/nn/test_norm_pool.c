@@ -5,8 +5,9 @@
 
 #include <math.h>
 
+#include "base/half.h"
 #include "nn/onednn/kernels/norm_kernels.h"
-#include "tests/nn/nn_check.h"
+#include "tests/nn/onednn_check.h"
 
 #define EPS 1e-3f
 #define GUARD 64 /* bytes after each tensor that no kernel may write */
@@ -53,7 +54,7 @@ static float *tensor(const struct ct_norm_pool_shape *s, struct ct_shape plane, 
 			const int n = i / (plane.h * plane.w), h = i / plane.w % plane.h, w = i % plane.w;
 			const float v = *next++ + offset * (float)(c % 5);
 
-			x[index_of(s, plane, n, (int)c, h, w)] = s->bf16 ? fp32_of(bf16_of(v)) : v;
+			x[index_of(s, plane, n, (int)c, h, w)] = s->bf16 ? ct_bf16_to_f32(ct_bf16_from_f32(v)) : v;
 		}
 	}
 	ct_free(values);
@@ -98,7 +99,7 @@ static void *packed(const struct tensors *t, const float *x, size_t elems)
 
 	assert_non_null(p);
 	for (size_t i = 0; x && i < elems && t->shape.bf16; i++)
-		((uint16_t *)(void *)p)[i] = bf16_of(x[i]);
+		((uint16_t *)(void *)p)[i] = ct_bf16_from_f32(x[i]);
 	if (x && !t->shape.bf16)
 		memcpy(p, x, elems * sizeof(float));
 	memset(p + bytes_of(t, elems), 0x5a, GUARD);
@@ -114,7 +115,7 @@ static void assert_guarded(const void *p, size_t bytes)
 static void unpack(const struct tensors *t, void *p, float *x, size_t elems)
 {
 	for (size_t i = 0; i < elems; i++)
-		x[i] = t->shape.bf16 ? fp32_of(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+		x[i] = t->shape.bf16 ? ct_bf16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 	assert_guarded(p, bytes_of(t, elems));
 	ct_free_aligned(p);
 }
@@ -264,14 +265,6 @@ static void check(const struct ct_norm_pool_shape *s)
 	release(&again);
 }
 
-static void skip_without_kernels(void)
-{
-	if (ct__norm_usable(false))
-		return;
-	print_message("this processor has no AVX2\n");
-	skip();
-}
-
 static void test_against_formulas(void **state)
 {
 	static const struct {
@@ -290,7 +283,7 @@ static void test_against_formulas(void **state)
 	};
 
 	(void)state;
-	skip_without_kernels();
+	skip_without_norm_kernels();
 	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
 		const struct ct_window w = cases[i].win;
 		const struct ct_shape in = {cases[i].channels, cases[i].h, cases[i].w},
@@ -363,7 +356,7 @@ static void check_choice(bool nhwc)
 static void test_choice(void **state)
 {
 	(void)state;
-	skip_without_kernels();
+	skip_without_norm_kernels();
 	check_choice(false);
 	check_choice(true);
 }
