@@ -11,8 +11,7 @@
 
 #include "base/mem.h"
 #include "dist/comm/diagnose_impl.h"
-#include "dist/comm/mpi/collective.h"
-#include "dist/comm/mpi/exchange.h"
+#include "dist/comm/mpi/mpi_impl.h"
 #include "dist/comm/mpi/mpi_load.h"
 
 /* MPI_Init may take longer than a collective; all ranks have joined the run before. */
@@ -27,54 +26,18 @@
 /* Posting a small collective also makes this many calls, which is enough if all ranks post it at the same time. Then no
  * time passes with a second lock, the deadline, and the time at which it was done. */
 #define CALLS_AT_START 64
-/* The same for the receive in front of a send, both of up to this size: ranks often exchange messages. */
-#define SMALL_MESSAGE_BYTES 4096
-/* The library copies a short message and does not wait for the receiver. Every k-th send to a rank through MPI waits
- * until the receive is posted, so that a sender cannot send many messages that have not been received, and notices that
- * the receiver is late. Rings have a similar limit (CT_RING_LIMIT). */
-#define SENDS_PER_WAIT 32
 /* After this many calls that post or continue operations, MPI is called once, so that it makes progress even if only
  * rings are in use. */
 #define CALLS_PER_PROGRESS 64
 #define YIELD_NS (2 * CT_MS)
 #define SLEEP_NS (100 * 1000)
 
-/* Pieces of collectives that are under way at the same time. */
-#define WINDOW 2
 /* The low bits of a tag of a collective: the number of the piece, which distinguishes the pieces in the window of any
  * rank, and the phase. */
 #define PIECE_TAGS 4
 #define COLLECTIVE_TAGS (2 * PIECE_TAGS)
 /* The low bits of a tag of a message contain its own tag. */
 #define MESSAGE_TAGS 4096
-
-/* Indexes of ct_work.scratch. */
-enum { TAG, N_PIECES, STARTED, FINISHED, EXCHANGE };
-
-struct slot {
-	struct ct_mpi_piece piece;
-	struct ct_mpi_exchange *exchange;
-	ct_work *work; /* NULL: idle */
-	int tag;
-};
-
-struct comm_mpi {
-	struct ct_comm base;
-	const struct ct_mpi_module *module;
-	struct ct_mpi_engine *engine;
-	struct ct_rings *rings; /* NULL: not available */
-	struct ct_mpi_exchanges *exchanges;
-	uint64_t n_tags;
-	unsigned n_calls;
-	int eager_polls, calls_at_start;
-	struct ct_mpi_message *messages; /* [2 * (size - 1)] */
-	uint8_t *n_sent;                 /* [size] messages to each rank since the last one that waited */
-	struct slot slots[WINDOW];
-	uint64_t n_pieces;      /* pieces started so far; piece k uses slots[k % WINDOW] */
-	ct_work *head, *tail;   /* collectives that are not done */
-	ct_work *starting;      /* the first of them with pieces that have not started */
-	ct_work *first_message; /* list of messages that are not done, in any order */
-};
 
 /* ---- opening */
 
@@ -212,7 +175,7 @@ static enum ct_status start_pieces(struct comm_mpi *m, const ct_work *posting)
 	return CT_OK;
 }
 
-static void set_done(ct_work *w, int64_t now_ns)
+void ct__mpi_set_done(ct_work *w, int64_t now_ns)
 {
 	ct__flight_done_at(w->comm->flight, w->seq, now_ns ? now_ns : ct_now_ns());
 	atomic_store_explicit(&w->status, CT_OK, memory_order_release);
@@ -228,7 +191,7 @@ static void end_collectives(struct comm_mpi *m, int64_t now_ns)
 		m->head = w->next;
 		if (!m->head)
 			m->tail = NULL;
-		set_done(w, now_ns);
+		ct__mpi_set_done(w, now_ns);
 	}
 }
 
@@ -278,111 +241,6 @@ static enum ct_status post_collective(struct comm_mpi *m, ct_work *w)
 	return CT_OK;
 }
 
-/* ---- messages */
-
-static struct ct_mpi_exchange *exchange_of(const ct_work *w)
-{
-	return (struct ct_mpi_exchange *)(uintptr_t)w->scratch[EXCHANGE];
-}
-
-static size_t bytes_of(const ct_work *w)
-{
-	return w->n * ct_dtype_bytes(w->dtype);
-}
-
-static bool must_wait(struct comm_mpi *m, int peer)
-{
-	m->n_sent[peer] = (uint8_t)((m->n_sent[peer] + 1) % SENDS_PER_WAIT);
-	return m->n_sent[peer] == 0;
-}
-
-/* Returns CT_OK if the message is done. All parts of a long message are started at once, so that they stay in front of
- * the parts of the next one. */
-static enum ct_status start_message(struct comm_mpi *m, ct_work *w)
-{
-	size_t bytes = bytes_of(w), n = bytes > CT_MPI_MESSAGE_MAX ? (bytes - 1) / CT_MPI_MESSAGE_MAX + 1 : 1;
-	bool sending = w->kind == CT_COMM_SEND;
-	bool synchronous = sending && !ct__mpi_exchange_in_ring(m->exchanges, w->root, bytes) && must_wait(m, w->root);
-	char *buf = sending ? (char *)(uintptr_t)w->src : w->dst;
-	struct ct_mpi_message one, *parts = &one;
-	struct ct_mpi_exchange *x = NULL;
-	enum ct_status st;
-
-	if (n > 1)
-		CT_TRY_ALLOC(parts = CT_NEW_ARRAY(struct ct_mpi_message, n));
-	for (size_t i = 0; i < n; i++) {
-		size_t from = i * CT_MPI_MESSAGE_MAX, left = bytes - from;
-
-		parts[i] = (struct ct_mpi_message){.buf = buf + from,
-						   .bytes = left < CT_MPI_MESSAGE_MAX ? left : CT_MPI_MESSAGE_MAX,
-						   .peer = w->root,
-						   .sending = sending,
-						   .same_host = ct__comm_on_this_host(&m->base, w->root),
-						   .synchronous = synchronous};
-	}
-	st = ct__mpi_exchange_take(m->exchanges, n, &x);
-	if (st == CT_OK)
-		st = ct__mpi_exchange_start(x, CT_MPI_MESSAGES, (int)w->scratch[TAG], parts, n, sending);
-	w->scratch[EXCHANGE] = (uint64_t)(uintptr_t)x;
-	if (n > 1)
-		ct_free(parts);
-	return st;
-}
-
-/* now_ns: the time, or 0 if the caller has not read the clock. */
-static void end_message(ct_work *w, int64_t now_ns)
-{
-	set_done(w, now_ns);
-	ct__mpi_exchange_put(exchange_of(w));
-}
-
-/* Returns CT_INPROGRESS if the message that *link points to is not done. Otherwise removes it from the list. */
-static enum ct_status advance_message(ct_work **link, int calls, int64_t now_ns)
-{
-	ct_work *w = *link;
-	const enum ct_status st = ct__mpi_exchange_test(exchange_of(w), calls);
-
-	if (st != CT_OK)
-		return st;
-	*link = w->next;
-	end_message(w, now_ns);
-	return CT_OK;
-}
-
-static enum ct_status advance_messages(struct comm_mpi *m, int calls, bool *moved)
-{
-	for (ct_work **link = &m->first_message; *link;) {
-		ct_work *w = *link;
-		const enum ct_status st = advance_message(link, calls, 0);
-
-		CT_TRY(st);
-		if (st == CT_OK)
-			*moved = true;
-		else
-			link = &w->next;
-	}
-	return CT_OK;
-}
-
-static enum ct_status post_message(struct comm_mpi *m, ct_work *w)
-{
-	ct_work *before = m->first_message;
-	const enum ct_status st = start_message(m, w);
-
-	ct__comm_record(&m->base, w);
-	CT_TRY(st);
-	if (st != CT_OK) {
-		w->next = before;
-		m->first_message = w;
-		return CT_OK;
-	}
-	end_message(w, w->posted_ns);
-	if (before && w->kind == CT_COMM_SEND && before->kind == CT_COMM_RECV && bytes_of(w) <= SMALL_MESSAGE_BYTES &&
-	    bytes_of(before) <= SMALL_MESSAGE_BYTES)
-		CT_TRY(advance_message(&m->first_message, m->calls_at_start, w->posted_ns));
-	return CT_OK;
-}
-
 /* ---- all operations */
 
 static enum ct_status post(ct_comm *c, ct_work *w)
@@ -401,7 +259,7 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 			       MESSAGE_TAGS - 1);
 	}
 	w->scratch[TAG] = (digest * (m->n_tags / MESSAGE_TAGS) >> 32) * MESSAGE_TAGS + (uint32_t)w->tag;
-	return post_message(m, w);
+	return ct__mpi_post_message(m, w);
 }
 
 /* Continues everything that is under way; for each part, MPI is called up to `calls` times. */
@@ -409,7 +267,7 @@ static enum ct_status advance(struct comm_mpi *m, int calls, bool *moved)
 {
 	*moved = false;
 	let_mpi_progress(m);
-	CT_TRY(advance_messages(m, calls, moved));
+	CT_TRY(ct__mpi_advance_messages(m, calls, moved));
 	return advance_collectives(m, calls, moved);
 }
 
