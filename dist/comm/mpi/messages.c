@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "dist/comm/mpi/mpi_impl.h"
 
-/* Posting a send of up to this size also continues the receive in front of it, if that is as small: ranks often exchange
- * messages. */
+/* Posting a send of up to this size also continues the receive in front of it, if that is as small: ranks often
+ * exchange messages. */
 #define SMALL_MESSAGE_BYTES 4096
 /* The library copies a short message and does not wait for the receiver. Every k-th send to a rank through MPI waits
  * until the receive is posted, so that a sender cannot send many messages that have not been received, and notices that
