@@ -22,12 +22,17 @@ enum ct_status ct_random_bytes(void *p, size_t n)
 	return CT_OK;
 }
 
+void ct_hex(const void *bytes, size_t n, char *out)
+{
+	for (size_t i = 0; i < n; i++)
+		snprintf(out + 2 * i, 3, "%02x", ((const uint8_t *)bytes)[i]);
+}
+
 enum ct_status ct_token_make(char token[CT_TOKEN_HEX])
 {
 	uint8_t bytes[(CT_TOKEN_HEX - 1) / 2];
 
 	CT_TRY(ct_random_bytes(bytes, sizeof(bytes)));
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+	ct_hex(bytes, sizeof(bytes), token);
 	return CT_OK;
 }

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/hash/sha256.h"
 #include "dist/store/call_impl.h"
 #include "dist/store/failure.h"
 
@@ -238,4 +239,16 @@ void ct_store_cancel_watch(ct_store *s)
 	s->cancelled = true;
 	ct__call_wake(s);
 	pthread_mutex_unlock(&s->lock);
+}
+
+void ct_store_derive_key(const ct_store *s, const char *purpose, char key[CT_TOKEN_HEX])
+{
+	static const char label[] = "ctrain derived key";
+	/* Each NUL separates a string from the next one. */
+	const struct ct_hmac_part parts[] = {
+		{label, sizeof(label)}, {s->opts.run_id, strlen(s->opts.run_id) + 1}, {purpose, strlen(purpose)}};
+	uint8_t digest[CT_SHA256_BYTES];
+
+	ct_hmac_sha256(s->opts.token, strlen(s->opts.token), parts, CT_ARRAY_LEN(parts), digest);
+	ct_hex(digest, sizeof(digest), key);
 }

@@ -113,6 +113,10 @@ void ct_store_describe(const ct_store *s, char *buf, size_t len);
  * NULL. */
 void ct_store_owner(const ct_store *s, int *rank, int *pid, char host[64]);
 
+/* Derives a key from the secret of the run, the run id (which differs after each restart of the job) and `purpose`,
+ * with HMAC-SHA256. Without the secret, the key depends on no secret but those that `purpose` contains. */
+void ct_store_derive_key(const ct_store *s, const char *purpose, char key[CT_TOKEN_HEX]);
+
 /* The functions below are thread safe. A thread that waits does not block the calls of other threads. A function
  * without a deadline parameter returns CT_TIMEOUT if the server does not answer within 30 s. If the connection to the
  * server has ended, all functions return CT_PEER_LOST with the name of the server's owner. */
