@@ -60,6 +60,8 @@ enum ct_status ct__comm_init(ct_comm *c, const struct ct_comm_ops *ops, struct c
 	c->opts = *opts;
 	if (c->opts.timeout_ns <= 0)
 		c->opts.timeout_ns = CT_FOREVER;
+	if (c->opts.connect_ns <= 0)
+		c->opts.connect_ns = c->opts.timeout_ns;
 	if (opts->iface && strlen(opts->iface) >= sizeof(c->iface))
 		return CT_FAIL(CT_CONFIG, "dist.iface has more than %zu characters", sizeof(c->iface) - 1);
 	if (opts->iface)

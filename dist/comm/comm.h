@@ -41,6 +41,7 @@ typedef struct ct_work ct_work; /* a posted operation; ct_work_wait frees it */
 
 struct ct_comm_opts {
 	int64_t timeout_ns; /* a collective that waits longer than this for a peer fails with CT_TIMEOUT; 0: no limit */
+	int64_t connect_ns; /* how long gloo and hier try to connect to all ranks; 0: timeout_ns */
 	/* Selection of network interfaces (dist/net/net.h) for gloo and nccl; NULL: use the address of the store
 	 * connection. */
 	const char *iface;

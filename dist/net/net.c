@@ -165,11 +165,12 @@ enum ct_status ct_net_listen_in(const char *host, const struct ct_port_range *ra
 			return CT_OK;
 		}
 		if (err != EADDRINUSE)
-			return listen_failed(host, port, err);
+			return CT_FAIL(CT_COMM, "cannot listen on %s port %d: %s", host ? host : "all addresses", port,
+				       strerror(err));
 	}
 	CT_FAIL(CT_COMM, "all ports of dist.port_range (%d-%d) are in use on this host", range->first, range->last);
 	return ct_error_hint(
-		"use a larger range: a rank listens on one port for each rank of another host that connects to it");
+		"use a larger range: beside the store, each rank of this host listens on a port until the others are connected");
 }
 
 enum ct_status ct_net_connect(const char *host, int port, int64_t deadline_ns, int *fd, int *err)
