@@ -22,7 +22,7 @@ work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
 for directory in base nn data dist infer trainer tests bench; do
-	[ -d "$directory" ] && find "$directory" -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
+	[ -d "$directory" ] && find "$directory" -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.cc' -o -name '*.hh' -o -name '*.cu' -o -name '*.cuh' \)
 done | LC_ALL=C sort > "$work/files"
 : > "$work/scripts"
 if [ -d tests ]; then
@@ -60,7 +60,7 @@ BEGIN {
 	own("^libdeflate[.]h$", "data/files/inflate.c")
 	own("^(turbo)?(jpeg(lib)?|jerror)[.]h$", "data/image/jpeg.c data/image/jpeg_encode.c")
 	own("^s?png[.]h$", "data/image/png.c")
-	own("^gloo/", "dist/comm/gloo/gloo_engine.cc")
+	own("^gloo/", "dist/comm/gloo/")
 	own("^mpi(-ext)?[.]h$", "dist/comm/mpi/mpi_engine.c dist/comm/mpi/mpi_process.c")
 	own("^hwloc([.]h$|/)", "trainer/plan/topology.c")
 	own("^yaml[.]h$", "trainer/config/yaml_events.c")

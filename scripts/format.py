@@ -18,7 +18,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BINARY = os.path.join(ROOT, "build/format/clang_format/data/bin/clang-format")
-SUFFIXES = (".c", ".h", ".def", ".cc", ".cu", ".cuh")
+SUFFIXES = (".c", ".h", ".def", ".cc", ".hh", ".cu", ".cuh")
 MOST_LINES = 60
 LONG = {
     ("nn/cuda/run/run.c", "run_task"): "a switch with one case for each kind of task",

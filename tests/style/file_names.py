@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 
-SOURCES = (".c", ".h", ".cc", ".cu", ".cuh")
+SOURCES = (".c", ".h", ".cc", ".hh", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake", "CMakeLists.txt")
 NAME = re.compile(r"(?<![\w./<>$*{}~:-])((?:[A-Za-z_][\w-]*/)*[A-Za-z_][\w-]*\.(?:c|h|cc|cu|cuh|py|sh))(?![\w(*-])(?!\.\w)")
 # Files of other projects, and names in examples.

@@ -173,7 +173,7 @@ data/y.c:1: only trainer/config/yaml_events.c may include <yaml.h>
 data/z.c:1: only data/files/inflate.c may include <zlib.h>
 dist/alone.h:1: does not compile alone
 dist/calls.h:1: does not compile alone
-dist/g.cc:1: only dist/comm/gloo/gloo_engine.cc may include <gloo/context.h>
+dist/g.cc:1: only dist/comm/gloo/ may include <gloo/context.h>
 dist/n.c:1: only dist/comm/nccl/ may include <nccl.h>
 dist/second.c:1: CT_WITH_GLOO is read by dist/registry.c
 dist/tests.c:1: dist must not include "tests/base/check.h"
