@@ -107,6 +107,7 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 	const struct ct_config *c = s->cfg;
 	const char *backend = local ? "self" : c->dist.backend;
 	struct ct_comm_opts co = {.timeout_ns = local ? CT_FOREVER : (int64_t)(c->dist.timeout * 1e9),
+				  .connect_ns = (int64_t)(c->dist.rendezvous_timeout * 1e9),
 				  .iface = c->dist.iface[0] && !local ? c->dist.iface : NULL,
 				  .ports = ct_plan_port_range(c),
 				  .device = s->device,
@@ -115,8 +116,10 @@ static enum ct_status open_comm(struct ct_session *s, bool local)
 				  .shares_device = c->launch.pipeline > 1 || c->model.bn == CT_CFG_BN_SYNC};
 	char scope[32] = "norm";
 
-	if (!local)
+	if (!local) {
+		ct_failpoint("connect");
 		CT_TRY(ct_plan_use_comm_settings(c, &s->world.id));
+	}
 	CT_TRY(ct_comm_open(backend, &s->world, &co, &s->comm));
 	s->group = s->comm;
 	if (s->watchdog)

@@ -353,6 +353,7 @@ static enum ct_status run_rank(void *user, const struct ct_identity *id)
 				   .ports = ct_plan_port_range(cfg),
 				   .timeout_ns = (int64_t)(cfg->dist.rendezvous_timeout * 1e9)};
 	struct ct_comm_opts co = {.timeout_ns = (int64_t)(cfg->dist.timeout * 1e9),
+				  .connect_ns = (int64_t)(cfg->dist.rendezvous_timeout * 1e9),
 				  .ports = ct_plan_port_range(cfg),
 				  .iface = cfg->dist.iface[0] ? cfg->dist.iface : NULL,
 				  .nccl_windows = cfg->dist.nccl_windows};
