@@ -41,8 +41,11 @@ static enum ct_status run_one(struct ct_comm_worker *q, ct_work *w)
 	ct_comm *c = q->comm;
 	enum ct_status st;
 
-	if (atomic_load_explicit(&c->dead, memory_order_acquire))
+	if (atomic_load_explicit(&c->dead, memory_order_acquire)) {
+		if (q->drop)
+			q->drop(c, w);
 		return c->error.status;
+	}
 	ct__flight_begun(c->flight, w->seq, ct_now_ns());
 	st = q->run(c, w);
 	if (st == CT_PEER_LOST)
@@ -125,10 +128,12 @@ static void *work_loop(void *arg)
 
 enum ct_status ct__comm_worker_start(struct ct_comm_worker *q, ct_comm *c, const char *name,
 				     enum ct_status (*run)(ct_comm *c, ct_work *w),
+				     void (*drop)(ct_comm *c, ct_work *w),
 				     enum ct_status (*look)(ct_comm *c, const ct_work *w, bool final))
 {
 	q->comm = c;
 	q->run = run;
+	q->drop = drop;
 	q->look = look;
 	pthread_mutex_init(&q->lock, NULL);
 	ct_cond_init(&q->posted);

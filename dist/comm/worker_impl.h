@@ -11,6 +11,9 @@
 struct ct_comm_worker {
 	ct_comm *comm;
 	enum ct_status (*run)(ct_comm *c, ct_work *w); /* blocks; its failure ends the communicator */
+	/* Called instead of `run` if the communicator has ended; releases what the post of w has started. NULL is
+	 * allowed. */
+	void (*drop)(ct_comm *c, ct_work *w);
 	/* Another thread calls it while w takes long, and at the deadline (final). Its failure ends the communicator,
 	 * too. If final is true, it must fail. */
 	enum ct_status (*look)(ct_comm *c, const ct_work *w, bool final);
@@ -30,6 +33,7 @@ struct ct_comm_worker {
 
 enum ct_status ct__comm_worker_start(struct ct_comm_worker *q, ct_comm *c, const char *name,
 				     enum ct_status (*run)(ct_comm *c, ct_work *w),
+				     void (*drop)(ct_comm *c, ct_work *w),
 				     enum ct_status (*look)(ct_comm *c, const ct_work *w, bool final)) CT_MUST_CHECK;
 /* Ends the thread. If the communicator is not dead, first waits until all queued operations are done. A zeroed worker
  * is allowed. */

@@ -1,21 +1,19 @@
-/* The gloo communicator. A queue runs gloo's blocking collectives in the order in which they are posted;
- * messages start when they are posted. Three rules for using gloo come from measurements (docs/DISTRIBUTED.md). Its
- * loop thread runs with SCHED_BATCH, so that it does not preempt compute threads when it wakes up. All signals are
- * blocked in its threads, because it writes to sockets without MSG_NOSIGNAL and would otherwise raise SIGPIPE. Abort
- * shuts down its sockets. */
+/* The gloo communicator. A queue runs gloo's blocking collectives in the order in which they are posted; messages start
+ * when they are posted. gloo uses connections that the ranks have proved to each other (mesh.c). The loop thread of its
+ * transport runs with SCHED_BATCH, so that it does not preempt compute threads when it wakes up (docs/DISTRIBUTED.md),
+ * and blocks all signals. Abort shuts down the connections. */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define CT_LOG_COMPONENT "dist"
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/comm/diagnose_impl.h"
 #include "dist/comm/gloo/gloo_engine.h"
-#include "dist/comm/gloo/sockets.h"
+#include "dist/comm/gloo/mesh.h"
 #include "dist/comm/worker_impl.h"
 #include "dist/net/net.h"
 
@@ -28,7 +26,7 @@ enum { TAG, MESSAGE };
 struct comm_gloo {
 	struct ct_comm base;
 	ct_gloo *engine;
-	struct ct_gloo_sockets sockets;
+	struct ct_mesh mesh;
 	struct ct_comm_worker worker;
 };
 
@@ -39,33 +37,9 @@ static enum ct_status supports(const struct ct_world *w)
 	return CT_OK;
 }
 
-/* ---- signals and scheduling around gloo's calls */
+/* ---- opening */
 
-static void block_sigpipe(sigset_t *old)
-{
-	sigset_t pipe;
-
-	sigemptyset(&pipe);
-	sigaddset(&pipe, SIGPIPE);
-	pthread_sigmask(SIG_BLOCK, &pipe, old);
-}
-
-/* A SIGPIPE that was raised in the meantime must not be delivered now. */
-static void restore_sigpipe(const sigset_t *old)
-{
-	const struct timespec now = {0};
-	sigset_t pipe;
-
-	if (sigismember(old, SIGPIPE) == 1)
-		return;
-	sigemptyset(&pipe);
-	sigaddset(&pipe, SIGPIPE);
-	while (sigtimedwait(&pipe, NULL, &now) == SIGPIPE)
-		;
-	pthread_sigmask(SIG_SETMASK, old, NULL);
-}
-
-/* gloo's loop thread inherits the scheduling policy of the thread that creates it. */
+/* The loop thread inherits the scheduling policy of the thread that creates it. */
 static enum ct_status open_engine(struct comm_gloo *g, const struct ct_gloo_opts *o)
 {
 	struct sched_param param, batch = {0};
@@ -81,39 +55,7 @@ static enum ct_status open_engine(struct comm_gloo *g, const struct ct_gloo_opts
 	st = ct__gloo_open(o, &g->engine);
 	if (changed && sched_setscheduler(0, policy, &param) != 0)
 		CT_WARN("cannot restore this thread's scheduling policy: it remains SCHED_BATCH");
-	restore_sigpipe(&old);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return st;
-}
-
-/* ---- opening */
-
-static enum ct_status run_allgather(struct comm_gloo *g, const void *src, void *dst, size_t n)
-{
-	struct ct_gloo_op op = {.kind = CT_COMM_ALLGATHER, .src = src, .dst = dst, .n = n, .dtype = CT_U8, .tag = 1};
-
-	return ct__gloo_run(g->engine, &op);
-}
-
-/* Finds the rank at the other end of each connection. This also checks that all connections work. */
-static enum ct_status name_sockets(struct comm_gloo *g)
-{
-	int size = g->base.size, max = size + 8;
-	size_t one = (size_t)max * 2;
-	uint16_t *mine, *all = NULL;
-	enum ct_status st;
-
-	CT_TRY_ALLOC(mine = CT_NEW_ARRAY(uint16_t, one));
-	if (!(all = CT_NEW_ARRAY(uint16_t, one *(size_t)size))) {
-		st = CT_NOMEM;
-		goto done;
-	}
-	ct__gloo_sockets_ports(&g->sockets, mine, max);
-	CT_TRY_GOTO(run_allgather(g, mine, all, one * sizeof(*mine)), st, done);
-	ct__gloo_sockets_name(&g->sockets, all, max, size, g->base.rank);
-done:
-	ct_free(all);
-	ct_free(mine);
 	return st;
 }
 
@@ -134,35 +76,19 @@ static enum ct_status choose_address(const ct_comm *c, char buf[CT_ADDR_LEN])
 	return ct_net_choose(key, first, default_addr, buf);
 }
 
-static enum ct_status connect_mesh(struct comm_gloo *g)
+static enum ct_status connect_ranks(struct comm_gloo *g)
 {
 	const struct ct_comm *c = &g->base;
-	struct ct_gloo_sockets before;
-	int64_t timeout = c->opts.timeout_ns;
-	char prefix[128], addr[CT_ADDR_LEN];
-	enum ct_status st;
-	struct ct_gloo_opts o = {.rank = c->rank,
-				 .size = c->size,
-				 .addr = addr,
-				 .store = c->world->store,
-				 .prefix = prefix,
-				 .ports = c->opts.ports,
-				 .connect_ns = timeout,
-				 .timeout_ns = timeout > CT_FOREVER - BEHIND_NS ? timeout : timeout + BEHIND_NS};
+	const int64_t timeout = c->opts.timeout_ns;
+	char addr[CT_ADDR_LEN];
 
 	CT_TRY(choose_address(c, addr));
-	snprintf(prefix, sizeof(prefix), "%s/gloo", c->scope);
-	CT_TRY(ct__gloo_sockets_find(NULL, &before));
-	st = open_engine(g, &o);
-	if (st < 0)
-		ct_error_wrap("connecting rank %d (%s) with gloo", ct__comm_world_rank(c, c->rank), addr);
-	else
-		st = ct__gloo_sockets_find(&before, &g->sockets);
-	ct__gloo_sockets_release(&before);
-	if (st < 0)
-		return st;
-	ct__gloo_sockets_tune(&g->sockets);
-	return name_sockets(g);
+	CT_TRY(ct__mesh_connect(c, addr, &g->mesh));
+	return open_engine(g, &(struct ct_gloo_opts){
+				      .rank = c->rank,
+				      .size = c->size,
+				      .fds = g->mesh.fd,
+				      .timeout_ns = timeout > CT_FOREVER - BEHIND_NS ? timeout : timeout + BEHIND_NS});
 }
 
 static void close_comm(ct_comm *c)
@@ -174,27 +100,24 @@ static void close_comm(ct_comm *c)
 	if (ct__comm_worker_busy(&g->worker))
 		ct__comm_die_of(c, &closed);
 	ct__comm_worker_stop(&g->worker);
-	ct__gloo_sockets_release(&g->sockets);
 	ct__gloo_close(g->engine);
+	ct__mesh_release(&g->mesh);
 	ct__comm_release(c);
 	ct_free(g);
 }
 
 static enum ct_status run(ct_comm *c, ct_work *w);
+static void drop(ct_comm *c, ct_work *w);
 
 static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opts *opts, ct_comm **out)
 {
 	struct comm_gloo *g;
 	enum ct_status st;
-	sigset_t old;
 
 	CT_TRY_ALLOC(g = CT_NEW(struct comm_gloo));
 	CT_TRY_GOTO(ct__comm_init(&g->base, &ct__comm_ops_gloo, world, opts), st, fail);
-	block_sigpipe(&old);
-	st = connect_mesh(g);
-	restore_sigpipe(&old);
-	CT_TRY_GOTO(st, st, fail);
-	CT_TRY_GOTO(ct__comm_worker_start(&g->worker, &g->base, "ct-gloo", run, ct__comm_diagnose), st, fail);
+	CT_TRY_GOTO(connect_ranks(g), st, fail);
+	CT_TRY_GOTO(ct__comm_worker_start(&g->worker, &g->base, "ct-gloo", run, drop, ct__comm_diagnose), st, fail);
 	*out = &g->base;
 	return CT_OK;
 
@@ -221,7 +144,7 @@ static struct ct_gloo_op describe(const ct_work *w)
  * may know which rank failed. */
 static enum ct_status explain_loss(struct comm_gloo *g, const ct_work *w)
 {
-	int q = ct__gloo_sockets_lost(&g->sockets);
+	int q = ct__mesh_lost(&g->mesh);
 	char who[128], what[224];
 	struct ct_error e;
 
@@ -243,17 +166,24 @@ static enum ct_status run(ct_comm *c, ct_work *w)
 	struct comm_gloo *g = (struct comm_gloo *)c;
 	struct ct_gloo_op op = describe(w);
 	enum ct_status st;
-	sigset_t old;
 
-	block_sigpipe(&old);
 	if (ct__comm_is_p2p(w->kind))
 		st = ct__gloo_finish(g->engine, (ct_gloo_message *)(uintptr_t)w->scratch[MESSAGE]);
 	else
 		st = ct__gloo_run(g->engine, &op);
-	restore_sigpipe(&old);
 	if (st == CT_TIMEOUT && !atomic_load(&c->dead)) /* gloo's own timeout came first: find the rank */
 		return ct__comm_diagnose(c, w, true);
 	return st == CT_PEER_LOST ? explain_loss(g, w) : st;
+}
+
+/* A message that has been started uses memory of the caller until it is finished, which is soon, because the
+ * connections have been shut down. */
+static void drop(ct_comm *c, ct_work *w)
+{
+	ct_gloo_message *m = (ct_gloo_message *)(uintptr_t)w->scratch[MESSAGE];
+
+	if (ct__comm_is_p2p(w->kind) && ct__gloo_finish(((struct comm_gloo *)c)->engine, m) < 0)
+		ct_error_clear();
 }
 
 static enum ct_status post(ct_comm *c, ct_work *w)
@@ -262,14 +192,11 @@ static enum ct_status post(ct_comm *c, ct_work *w)
 	ct_gloo_message *m;
 	struct ct_gloo_op op;
 	enum ct_status st;
-	sigset_t old;
 
 	w->scratch[TAG] = ct__comm_tag(w);
 	if (ct__comm_is_p2p(w->kind)) {
 		op = describe(w);
-		block_sigpipe(&old);
 		st = ct__gloo_start(g->engine, &op, &m);
-		restore_sigpipe(&old);
 		if (st == CT_PEER_LOST)
 			return explain_loss(g, w);
 		CT_TRY(st);
@@ -297,7 +224,7 @@ static enum ct_status progress(ct_comm *c)
 
 static void abort_comm(ct_comm *c)
 {
-	ct__gloo_sockets_shut(&((struct comm_gloo *)c)->sockets);
+	ct__mesh_shut(&((struct comm_gloo *)c)->mesh);
 }
 
 const struct ct_comm_ops ct__comm_ops_gloo = {

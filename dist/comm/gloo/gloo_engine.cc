@@ -1,27 +1,16 @@
-/* This file is longer than others, because only one file of the project includes gloo's headers: they need C++ and
- * exceptions, which must not leave it. */
+/* gloo's algorithms behind a C interface. Exceptions must not leave this file. */
 #include "dist/comm/gloo/gloo_engine.h"
+#include "dist/comm/gloo/gloo_transport.hh"
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/common/error.h>
+#include <gloo/context.h>
 #include <gloo/gather.h>
 #include <gloo/reduce.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/store.h>
 #include <gloo/scatter.h>
-#include <gloo/transport/context.h>
-#include <gloo/transport/pair.h>
-#include <gloo/transport/tcp/address.h>
-#include <gloo/transport/tcp/device.h>
-
-#include <dirent.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -34,7 +23,6 @@
 
 extern "C" {
 #include "base/mem.h"
-#include "dist/net/net.h"
 }
 
 namespace
@@ -49,8 +37,8 @@ constexpr size_t kRingFrom = 512 << 10;
 constexpr size_t kExchangeTo = 64 << 10;
 constexpr int kExchangeRanks = 8;
 /* Prefixes of slots; gloo's own prefixes end at 0x08. */
-constexpr uint8_t kMessagePrefix = 0x10;
-constexpr uint8_t kExchangePrefix = 0x11;
+constexpr uint8_t kExchangePrefix = 0x10;
+constexpr uint8_t kMessagePrefix = 0x11;
 
 uint64_t slot_of(uint8_t prefix, uint32_t tag)
 {
@@ -65,186 +53,17 @@ milliseconds to_ms(int64_t ns)
 	return milliseconds(ms < 1 ? 1 : ms > longest ? longest : ms);
 }
 
-/* A failure of one of our functions, which passes through gloo as an exception; the thread's error chain explains it.
- */
-struct ChainError : std::runtime_error {
-	using std::runtime_error::runtime_error;
-};
-
-/* Our store behind gloo's interface. */
-class Store : public gloo::rendezvous::Store
+/* gloo copies its timeout to the transport only when it connects itself. */
+class Context : public gloo::Context
 {
 public:
-	Store(ct_store *store, const char *prefix, int64_t deadline_ns)
-		: store_(store), prefix_(prefix), deadline_ns_(deadline_ns)
+	explicit Context(const ct_gloo_opts *o) : gloo::Context(o->rank, o->size)
 	{
+		setTimeout(to_ms(o->timeout_ns));
+		/* A send that waits for its receive shows whether the ranks agree on the message. */
+		transportContext_ = ctrain::make_transport(o->rank, o->size, o->fds, slot_of(kMessagePrefix, 0),
+							   to_ms(o->timeout_ns));
 	}
-
-	void set(const std::string &key, const std::vector<char> &data) override
-	{
-		check(ct_store_set(store_, name(key).c_str(), data.data(), data.size()));
-	}
-
-	std::vector<char> get(const std::string &key) override
-	{
-		char *value = nullptr;
-		size_t len = 0;
-
-		check(ct_store_get(store_, name(key).c_str(), deadline_ns_, &value, &len));
-		std::vector<char> data(value, value + len);
-		ct_free(value);
-		return data;
-	}
-
-	void wait(const std::vector<std::string> &keys) override
-	{
-		for (const auto &key : keys)
-			(void)get(key);
-	}
-
-	void wait(const std::vector<std::string> &keys, const milliseconds &) override
-	{
-		wait(keys);
-	}
-
-private:
-	std::string name(const std::string &key) const
-	{
-		return prefix_ + "/" + key;
-	}
-
-	static void check(enum ct_status st)
-	{
-		if (st < 0)
-			throw ChainError("store");
-	}
-
-	ct_store *store_;
-	std::string prefix_;
-	int64_t deadline_ns_;
-};
-
-#ifdef CT_GLOO_STORE_BY_REFERENCE
-namespace tcp = gloo::transport::tcp;
-
-uint16_t port_of(const tcp::Address &a)
-{
-	const sockaddr_storage &s = a.getSockaddr();
-
-	return ntohs(s.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6 &>(s).sin6_port
-					     : reinterpret_cast<const sockaddr_in &>(s).sin_port);
-}
-
-/* Compares without the ports, like gloo: of two ranks with different addresses, the one with the lower address listens.
- */
-int compare_hosts(const tcp::Address &a, const tcp::Address &b)
-{
-	const sockaddr_storage &s = a.getSockaddr(), &t = b.getSockaddr();
-
-	if (s.ss_family != t.ss_family)
-		return s.ss_family - t.ss_family;
-	if (s.ss_family == AF_INET6)
-		return memcmp(&reinterpret_cast<const sockaddr_in6 &>(s).sin6_addr,
-			      &reinterpret_cast<const sockaddr_in6 &>(t).sin6_addr, sizeof(in6_addr));
-	return memcmp(&reinterpret_cast<const sockaddr_in &>(s).sin_addr,
-		      &reinterpret_cast<const sockaddr_in &>(t).sin_addr, sizeof(in_addr));
-}
-
-/* Finds the descriptor of the socket that listens on an address, or -1. */
-int find_listener(const tcp::Address &a)
-{
-	std::unique_ptr<DIR, int (*)(DIR *)> dir(opendir("/proc/self/fd"), closedir);
-
-	while (dirent *e = dir ? readdir(dir.get()) : nullptr) {
-		int fd = static_cast<int>(strtol(e->d_name, nullptr, 10)), listens = 0;
-		socklen_t len = sizeof(listens);
-
-		if (e->d_name[0] == '.' || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) != 0 || !listens)
-			continue;
-		auto own = tcp::Address::fromSockName(fd);
-		if (port_of(own) == port_of(a) && compare_hosts(own, a) == 0)
-			return fd;
-	}
-	return -1;
-}
-#endif
-
-/* gloo has two timeouts, and copies one to the other only when it connects. Some operations use the second one. */
-class Context : public gloo::rendezvous::Context
-{
-public:
-	using gloo::rendezvous::Context::Context;
-
-	void set_all_timeouts(milliseconds timeout)
-	{
-		setTimeout(timeout);
-		if (transportContext_)
-			transportContext_->setTimeout(timeout);
-	}
-
-#ifdef CT_GLOO_STORE_BY_REFERENCE
-	/* Connects all ranks, like connectFullMesh, but listens on ports of a range if the peer has another address.
-	 * gloo cannot bind to a port, so the listening sockets of its pairs are replaced. */
-	void connect_in_range(Store &store, const std::shared_ptr<tcp::Device> &device, const ct_gloo_opts *o)
-	{
-		auto transport = device->createContext(rank, size);
-
-		std::vector<char> all;
-		tcp::Address own;
-
-		transport->setTimeout(getTimeout());
-		for (int i = 0; i < size; i++) {
-			if (i == rank)
-				continue;
-			auto &pair = transport->createPair(i);
-			pair->setLocalRank(0);
-			own = tcp::Address(pair->address().bytes());
-		}
-		store.set("host/" + std::to_string(rank), own.bytes());
-		for (int i = 0; i < size; i++) {
-			if (i == rank)
-				continue;
-			auto &pair = transport->getPair(i);
-			auto address = pair->address().bytes();
-			if (compare_hosts(own, tcp::Address(store.get("host/" + std::to_string(i)))) < 0)
-				address = move_listener(*pair, *device, o);
-			all.insert(all.end(), address.begin(), address.end());
-		}
-		store.set(std::to_string(rank), all);
-		for (int i = 0; i < size; i++) {
-			if (i == rank)
-				continue;
-			auto theirs = store.get(std::to_string(i));
-			long one = static_cast<long>(theirs.size()) / (size - 1);
-			auto at = theirs.begin() + one * (rank < i ? rank : rank - 1);
-			transport->getPair(i)->connect(std::vector<char>(at, at + one));
-		}
-		device_ = device;
-		transportContext_ = std::move(transport);
-	}
-
-private:
-	/* Replaces the socket on which a pair listens by one in the range, under the same descriptor. Returns the new
-	 * address. */
-	static std::vector<char> move_listener(gloo::transport::Pair &pair, tcp::Device &device, const ct_gloo_opts *o)
-	{
-		tcp::Address address(pair.address().bytes());
-		auto handler = dynamic_cast<tcp::Handler *>(&pair);
-		int old = find_listener(address), fd, port;
-
-		/* With sequence numbers, all pairs would listen on one socket. */
-		if (!handler || old < 0 || address.getSeq() != tcp::Address::kSequenceNumberUnset)
-			throw std::runtime_error("dist.port_range cannot be used with this version of gloo");
-		if (ct_net_listen_in(o->addr, &o->ports, &fd, &port) < 0)
-			throw ChainError("port range");
-		bool moved = dup3(fd, old, O_CLOEXEC) == old;
-		close(fd);
-		if (!moved)
-			throw std::runtime_error(std::string("dup3: ") + strerror(errno));
-		device.registerDescriptor(old, EPOLLIN, handler);
-		return tcp::Address::fromSockName(old).bytes();
-	}
-#endif
 };
 
 /* Removes the first part of messages like "[../../gloo/transport/tcp/pair.cc:598] Connection closed by peer". */
@@ -255,23 +74,16 @@ const char *words(const char *what)
 	return end ? end + 2 : what;
 }
 
-enum ct_status explain(const char *what)
-{
-	if (strstr(what, "imed out waiting"))
-		return CT_FAIL(CT_TIMEOUT, "%s", words(what));
-	return CT_FAIL(CT_PEER_LOST, "%s", words(what));
-}
-
 /* Runs f and converts exceptions to a status. */
 template <typename F> enum ct_status guarded(F f)
 {
 	try {
 		f();
 		return CT_OK;
-	} catch (const ChainError &) {
-		return ct_error_status();
+	} catch (const ctrain::TimeoutError &e) {
+		return CT_FAIL(CT_TIMEOUT, "%s", words(e.what()));
 	} catch (const gloo::IoException &e) {
-		return explain(e.what());
+		return CT_FAIL(CT_PEER_LOST, "%s", words(e.what()));
 	} catch (const std::system_error &e) {
 		/* A std::system_error comes from starting a thread. */
 		CT_FAIL(e.code().value() == EAGAIN ? CT_NOMEM : CT_COMM, "gloo: %s", words(e.what()));
@@ -292,7 +104,6 @@ template <typename F> enum ct_status guarded(F f)
 } // namespace
 
 struct ct_gloo_engine {
-	std::shared_ptr<gloo::transport::Device> device;
 	std::shared_ptr<Context> context;
 	std::vector<char> scratch;
 	std::vector<char> vectors;                                /* of all ranks, for exchanges */
@@ -310,26 +121,7 @@ namespace
 
 void connect(ct_gloo_engine *g, const struct ct_gloo_opts *o)
 {
-	gloo::transport::tcp::attr attr;
-
-	attr.hostname = o->addr;
-	g->device = gloo::transport::tcp::CreateDevice(attr);
-	g->context = std::make_shared<Context>(o->rank, o->size);
-	/* Connecting may take up to five times the context's timeout. */
-	g->context->setTimeout(to_ms(o->connect_ns / 5));
-#ifdef CT_GLOO_STORE_BY_REFERENCE
-	Store store(o->store, o->prefix, ct_deadline_in(o->connect_ns));
-	if (o->ports.first > 0)
-		g->context->connect_in_range(store, std::static_pointer_cast<tcp::Device>(g->device), o);
-	else
-		g->context->connectFullMesh(store, g->device);
-#else
-	if (o->ports.first > 0)
-		throw std::runtime_error("dist.port_range cannot be used with this version of gloo");
-	auto store = std::make_shared<Store>(o->store, o->prefix, ct_deadline_in(o->connect_ns));
-	g->context->connectFullMesh(store, g->device);
-#endif
-	g->context->set_all_timeouts(to_ms(o->timeout_ns));
+	g->context = std::make_shared<Context>(o);
 	if (o->size > kExchangeRanks)
 		return;
 	g->vectors.resize(kExchangeTo);

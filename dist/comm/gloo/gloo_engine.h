@@ -1,7 +1,8 @@
-/* A C interface to gloo: one context over TCP, with blocking collectives. It is implemented in gloo_engine.cc, the only
- * C++ file of the project, which is built as the shared object ctrain_gloo.so and loaded when the first engine is
- * opened (base/process/module.h). The functions throw no exceptions. They are not thread safe, except that
- * ct__gloo_start may run at the same time as ct__gloo_run. After a failure the engine can only be closed. */
+/* A C interface to gloo: one context over TCP, with blocking collectives. It is implemented by the only C++ files of
+ * the project: gloo_engine.cc, and gloo_transport.cc and gloo_link.cc, through which gloo communicates. They form the
+ * shared object ctrain_gloo.so, which is loaded when the first engine is opened (base/process/module.h). The functions
+ * throw no exceptions. They are not thread safe, except that ct__gloo_start may run at the same time as ct__gloo_run.
+ * After a failure the engine can only be closed. */
 #ifndef CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 #define CT_DIST_COMM_GLOO_GLOO_ENGINE_H
 
@@ -11,19 +12,14 @@ extern "C" {
 
 #include "base/process/module.h"
 #include "dist/comm/comm_op_impl.h"
-#include "dist/store/store.h"
 
 typedef struct ct_gloo ct_gloo;
 typedef struct ct_gloo_message ct_gloo_message; /* a pending send or receive */
 
 struct ct_gloo_opts {
 	int rank, size;
-	const char *addr; /* numeric local address to bind to */
-	ct_store *store;
-	const char *prefix;         /* prefix of the keys in the store */
-	struct ct_port_range ports; /* for connections from other addresses */
-	int64_t connect_ns;         /* how long to wait for connections to all ranks */
-	int64_t timeout_ns;         /* timeout of one operation */
+	const int *fds;     /* [size] non-blocking connections to the other ranks, which must stay open */
+	int64_t timeout_ns; /* timeout of one operation */
 };
 
 /* An operation. Its tag must be the same on all ranks, and different operations must have different tags: messages with
@@ -39,7 +35,7 @@ struct ct_gloo_op {
 	uint32_t tag;
 };
 
-/* Opens an engine and starts gloo's thread, which inherits the signal mask and scheduling policy of the caller. */
+/* Opens an engine and starts its thread, which inherits the signal mask and scheduling policy of the caller. */
 enum ct_status ct__gloo_open(const struct ct_gloo_opts *opts, ct_gloo **out) CT_MUST_CHECK;
 void ct__gloo_close(ct_gloo *g);
 /* Runs an operation other than send and recv. Errors are CT_TIMEOUT, CT_PEER_LOST (a connection broke) or CT_COMM, with

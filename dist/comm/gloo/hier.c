@@ -123,7 +123,7 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	CT_TRY_GOTO(ct__comm_init(&h->base, &ct__comm_ops_hier, world, opts), st, fail);
 	CT_TRY_GOTO(find_hosts(h), st, fail);
 	CT_TRY_GOTO(open_parts(h), st, fail);
-	CT_TRY_GOTO(ct__comm_worker_start(&h->worker, &h->base, "ct-hier", run, look), st, fail);
+	CT_TRY_GOTO(ct__comm_worker_start(&h->worker, &h->base, "ct-hier", run, NULL, look), st, fail);
 	*out = &h->base;
 	return CT_OK;
 
