@@ -55,6 +55,41 @@ while True:
     print("round", flush=True)
 """
 
+# Connects to the ports of argv 2: of a range FIRST-LAST on the hosts of argv 1, or, if there is no range, to all ports that listen on this host. It keeps
+# some of the connections, sends what a rank or a stranger could send, and prints a line after each round.
+STRANGERS_OF_RANKS = """
+import os, resource, socket, struct, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+hello = b"CTRANK01" + struct.pack("<II", 1, 0) + os.urandom(32)
+sends = [b"", b"GET / HTTP/1.1\\r\\n\\r\\n", os.urandom(300), bytes(4096), hello[:20], hello, hello + os.urandom(32)]
+held, n = [], 0
+def listening():
+    if sys.argv[2]:
+        first, last = sys.argv[2].split("-")
+        return [(host, port) for host in sys.argv[1].split(",") for port in range(int(first), int(last) + 1)]
+    found = []
+    for line in open("/proc/net/tcp").readlines()[1:]:
+        local, state = line.split()[1], line.split()[3]
+        if state == "0A":
+            found.append((socket.inet_ntoa(struct.pack("<I", int(local[:8], 16))), int(local[9:], 16)))
+    return found
+while True:
+    for address in listening():
+        s = socket.socket()
+        s.settimeout(0.2)
+        try:
+            s.connect(address)
+            s.sendall(sends[n % len(sends)])
+            held.append(s)
+            n += 1
+        except OSError:
+            s.close()
+    while len(held) > 500:
+        held.pop(0).close()
+    print("round", n, flush=True)
+"""
+DROPPED = r"dropped \d+ connections? to 10\.77\.0\.[12] port \d+ that gave no proof"
+
 
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
 class Addresses(HostsCase):
@@ -153,17 +188,20 @@ class Firewall(HostsCase):
             self.assertTrue(report["links"][0][1]["reached"] and report["links"][1][0]["reached"])
 
     def test_row_119_without_a_range(self):
-        """The store is reached, but not gloo's connections."""
-        nodes = self.nodes("dist.timeout=3", "dist.backend=gloo", port=("--master-port", 30000))
-        for n in nodes:
-            self.assert_code(n.wait(40), COMM)
+        """The store is reached, but not the other ranks: dist.rendezvous_timeout limits this phase, too."""
+        nodes = self.nodes("dist.backend=gloo", port=("--master-port", 30000))
+        results = [n.wait(40) for n in nodes]
+        for r in results:
+            self.assert_code(r, COMM)
+            self.assert_last_says(r, r"rank [0-3]\b")
+        self.assertRegex("".join(r.err for r in results), r"(cannot connect to|has not connected to) .* port \d+ within 10 s.*\n.*hint: .*dist\.port_range")
 
     def test_row_119_small_range(self):
-        """The store uses one port, and each rank of the host with the lower address listens for two ranks."""
-        nodes = self.nodes("dist.port_range=30000-30003", "dist.backend=gloo")
+        """The store uses one port, and each of the two ranks of node 0 listens for the ranks of node 1."""
+        nodes = self.nodes("dist.port_range=30000-30001", "dist.backend=gloo")
         results = [n.wait(20) for n in nodes]
         self.assertEqual([r.code for r in results], [COMM, COMM], results[0].describe())
-        self.assert_last_says(results[0], r"all ports of dist\.port_range \(30000-30003\) are in use", "hint: use a larger range")
+        self.assert_last_says(results[0], r"all ports of dist\.port_range \(30000-30001\) are in use", "hint: use a larger range")
 
 
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
@@ -210,6 +248,47 @@ class Strangers(HostsCase):
     def assert_equals_undisturbed(self):
         self.finish([self.nodes(k, run="alone") for k in (0, 1)])
         self.assertEqual(self.digest(), self.digest("alone"))
+
+
+@unittest.skipIf(NO_HOSTS, NO_HOSTS)
+class StrangersOfRanks(HostsCase):
+    """Programs that are no part of the run connect to the ports of its ranks from the start to the end, hundreds of times while the ranks wait
+    for the last one."""
+    n_hosts = 3
+
+    def strangers(self, host, *argv):
+        out = self.path(f"strangers{host}")
+        with open(out, "w", encoding="utf-8") as f:
+            p = subprocess.Popen([*self.hosts[host].prefix, sys.executable, "-c", STRANGERS_OF_RANKS, *argv], stdout=f, preexec_fn=die_with_parent)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+        self.until(lambda: read_text(out), "the strangers had started")
+        return lambda: read_text(out).count("\n")
+
+    def disturbed(self, rounds, *sets):
+        """Returns what the ranks say about the strangers."""
+        text = ""
+        for backend in ("gloo", "hier"):
+            nodes = [self.start_training("--nodes", 2, "--node-rank", k, "--procs", 2, "--master-addr", HOST[0], "--master-port", 30000, *sets,
+                                         f"dist.backend={backend}", "dist.rendezvous_timeout=60", prefix=self.hosts[k].prefix, run=backend,
+                                         env={"CTRAIN_TOKEN": "secret of this job", "CTRAIN_FAILPOINT": "connect@3=stop"}) for k in (0, 1)]
+            pid, before = self.until_stopped(3, nodes[1]), rounds()
+            self.until(lambda n=before: rounds() >= n + 20, "20 rounds of strangers", nodes[0], 60)
+            os.kill(pid, signal.SIGCONT)
+            text += "".join(r.err for r in self.finish(nodes))
+            for r in range(4):
+                text += read_text(self.path(backend, "log", f"rank-{r:05}.log"))
+            self.finish([self.node(k, f"dist.backend={backend}", nodes=2, run=f"{backend}-alone") for k in (0, 1)])
+            self.assertEqual(self.digest(backend), self.digest(f"{backend}-alone"))
+        return text
+
+    def test_of_another_host(self):
+        rounds = self.strangers(2, ",".join(ADDRESS[:2]), "30000-30007")
+        self.assertRegex(self.disturbed(rounds, "dist.port_range=30000-30007"), DROPPED)
+
+    def test_of_the_same_host(self):
+        """Each user of a host can see which ports its ranks listen on."""
+        self.assertRegex(self.disturbed(self.strangers(0, "", "")), DROPPED)
 
 
 @unittest.skipUnless(os.access(BENCH, os.X_OK), "built without bench/store_clients")
