@@ -53,6 +53,21 @@ milliseconds to_ms(int64_t ns)
 	return milliseconds(ms < 1 ? 1 : ms > longest ? longest : ms);
 }
 
+/* The operations that a rank completes only with data of all others. In the other ones, senders wait until the receives
+ * are posted: then no rank runs ahead of the others, and ranks that disagree notice it at once. */
+bool needs_all_ranks(uint64_t slot)
+{
+	switch (slot >> 56) {
+	case kExchangePrefix:
+	case gloo::kAllreduceSlotPrefix:
+	case gloo::kAllgatherSlotPrefix:
+	case gloo::kBarrierSlotPrefix:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* gloo copies its timeout to the transport only when it connects itself. */
 class Context : public gloo::Context
 {
@@ -60,9 +75,8 @@ public:
 	explicit Context(const ct_gloo_opts *o) : gloo::Context(o->rank, o->size)
 	{
 		setTimeout(to_ms(o->timeout_ns));
-		/* A send that waits for its receive shows whether the ranks agree on the message. */
-		transportContext_ = ctrain::make_transport(o->rank, o->size, o->fds, slot_of(kMessagePrefix, 0),
-							   to_ms(o->timeout_ns));
+		transportContext_ =
+			ctrain::make_transport(o->rank, o->size, o->fds, needs_all_ranks, to_ms(o->timeout_ns));
 	}
 };
 

@@ -2,10 +2,10 @@
  * structure: an operation that is posted starts at once, and a thread (the loop) continues those that would block.
  *
  * A message is a header with its slot and its length, and then its bytes. Messages of a slot are matched in order. A
- * message of at most kEager bytes is sent at once; the receiver keeps it if no receive is posted yet. A longer message,
- * or one of a slot whose sends wait for their receives, is sent when the receiver has announced, with a header that has
- * no bytes, that its receive is posted. So what a receiver must keep is limited, no message waits behind another one,
- * and long messages are read to their place.
+ * message of at most kEager bytes, in an operation that no rank completes without the others, is sent at once; the
+ * receiver keeps it if no receive is posted yet. Any other message is sent when the receiver has announced, with a
+ * header that has no bytes, that its receive is posted. So what a receiver must keep is limited, no message waits
+ * behind another one, and long messages are read to their place.
  *
  * Only the loop reads, and it alone ends the operations of a connection that has failed: while it reads into a buffer,
  * no one else may declare this operation ended, because its owner would then free the buffer. A buffer that is
@@ -31,10 +31,6 @@ namespace
 {
 
 constexpr size_t kEager = 32 << 10;
-/* If the early messages of a connection are longer than this altogether, the loop stops reading it. They belong to
- * later operations than those for which this rank waits, which it finds before them. */
-constexpr size_t kMostEarly = 16 << 20;
-constexpr size_t kEarlyCost = 64; /* of a message without bytes */
 /* The requested size of a socket's send buffer: several messages of gloo's rings, which are at most 1 MiB long, so that
  * they are sent without the loop. */
 constexpr int kSendBuffer = 4 << 20;
@@ -59,8 +55,8 @@ std::string mismatch(size_t sent, size_t expected)
 
 /* ---- sending */
 
-Link::Link(Transport &transport, int peer, int fd, uint64_t first_announced)
-	: transport_(transport), peer_(peer), fd_(fd), first_announced_(first_announced)
+Link::Link(Transport &transport, int peer, int fd, bool (*may_be_early)(uint64_t slot))
+	: transport_(transport), peer_(peer), fd_(fd), may_be_early_(may_be_early)
 {
 	setLocalRank(0);
 	(void)setsockopt(fd_, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof(kSendBuffer)); /* the system may give less */
@@ -81,17 +77,13 @@ void Link::check() const
 /* Returns true if a message is sent only after its receive has been announced. */
 bool Link::is_announced(uint64_t slot, size_t len) const
 {
-	return len > kEager || slot >= first_announced_;
+	return len > kEager || !may_be_early_(slot);
 }
 
 /* The caller holds tx_lock_. */
 void Link::update_events()
 {
-	uint32_t events = paused_ ? 0U : static_cast<uint32_t>(EPOLLIN);
-
-	if (!queue_.empty())
-		events |= EPOLLOUT;
-	transport_.watch(EPOLL_CTL_MOD, fd_, this, events);
+	transport_.watch(EPOLL_CTL_MOD, fd_, this, queue_.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
 }
 
 /* Returns true when the message has been sent, false if the socket's buffer is full. */
@@ -120,16 +112,6 @@ bool Link::flush(Outgoing &o)
 		o.done += static_cast<size_t>(n);
 	}
 	return true;
-}
-
-void Link::pause(bool paused)
-{
-	std::lock_guard<std::mutex> lock(tx_lock_);
-
-	if (!error_.empty())
-		return;
-	paused_ = paused;
-	update_events();
 }
 
 /* Sends a message, or leaves the rest of it to the loop. The caller holds tx_lock_. */
@@ -219,9 +201,6 @@ void Link::recv(gloo::transport::UnboundBuffer *b, uint64_t slot, size_t offset,
 			it->second.pop_front();
 			if (it->second.empty())
 				early_.erase(it);
-			early_bytes_ -= op.len + kEarlyCost;
-			if (paused_ && early_bytes_ <= kMostEarly)
-				pause(false);
 			op.buffer->received(peer_);
 			return;
 		}
@@ -314,10 +293,7 @@ bool Link::end_message()
 		auto it = receives_.find(slot_);
 
 		if (it == receives_.end()) {
-			early_bytes_ += kept_.size() + kEarlyCost;
 			early_[slot_].push_back(std::move(kept_));
-			if (early_bytes_ > kMostEarly)
-				pause(true);
 			return true;
 		}
 		op = it->second.front();
@@ -336,7 +312,7 @@ bool Link::end_message()
 	return true;
 }
 
-void Link::read(bool even_if_paused)
+void Link::read()
 {
 	size_t budget = kBudget;
 
@@ -351,7 +327,7 @@ void Link::read(bool even_if_paused)
 				staged_from_ = 0;
 			}
 			const size_t before = n_read_ + staged_to_;
-			if (!may_have_more_ || budget == 0 || (paused_ && !even_if_paused) || !fill())
+			if (!may_have_more_ || budget == 0 || !fill())
 				return;
 			budget -= std::min(budget, n_read_ + staged_to_ - before);
 		}
@@ -378,7 +354,7 @@ void Link::handle(uint32_t events)
 			update_events();
 	}
 	if (events & ~static_cast<uint32_t>(EPOLLOUT))
-		read(events & (EPOLLHUP | EPOLLERR));
+		read();
 }
 
 void Link::fail(const std::string &why)

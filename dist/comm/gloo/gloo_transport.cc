@@ -94,7 +94,7 @@ bool Buffer::wait(Done &done, int *rank, milliseconds timeout)
 
 /* ---- the transport */
 
-Transport::Transport(int own, int ranks, const int *fds, uint64_t first_announced, milliseconds timeout)
+Transport::Transport(int own, int ranks, const int *fds, bool (*may_be_early)(uint64_t slot), milliseconds timeout)
 	: gloo::transport::Context(own, ranks), epoll_(epoll_create1(EPOLL_CLOEXEC), "epoll_create1"),
 	  wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")
 {
@@ -102,7 +102,7 @@ Transport::Transport(int own, int ranks, const int *fds, uint64_t first_announce
 	watch(EPOLL_CTL_ADD, wake_.fd, nullptr, EPOLLIN);
 	for (int q = 0; q < size; q++) {
 		if (q != rank)
-			pairs_[q] = std::make_unique<Link>(*this, q, fds[q], first_announced);
+			pairs_[q] = std::make_unique<Link>(*this, q, fds[q], may_be_early);
 	}
 	loop_ = std::thread([this] { run(); });
 }
@@ -155,10 +155,10 @@ void Transport::stop()
 	}
 }
 
-std::shared_ptr<gloo::transport::Context> make_transport(int rank, int size, const int *fds, uint64_t first_announced,
-							 milliseconds timeout)
+std::shared_ptr<gloo::transport::Context> make_transport(int rank, int size, const int *fds,
+							 bool (*may_be_early)(uint64_t slot), milliseconds timeout)
 {
-	return std::make_shared<Transport>(rank, size, fds, first_announced, timeout);
+	return std::make_shared<Transport>(rank, size, fds, may_be_early, timeout);
 }
 
 } // namespace ctrain

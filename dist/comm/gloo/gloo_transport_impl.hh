@@ -129,7 +129,7 @@ struct Operation {
 class Link final : public gloo::transport::Pair
 {
 public:
-	Link(Transport &transport, int peer, int fd, uint64_t first_announced);
+	Link(Transport &transport, int peer, int fd, bool (*may_be_early)(uint64_t slot));
 
 	void send(gloo::transport::UnboundBuffer *b, uint64_t slot, size_t offset, size_t nbytes) override;
 	void recv(gloo::transport::UnboundBuffer *b, uint64_t slot, size_t offset, size_t nbytes) override;
@@ -183,9 +183,8 @@ private:
 	void transmit(const Header &header, const Operation &op);
 	bool flush(Outgoing &o);
 	void update_events();
-	void pause(bool paused);
 
-	void read(bool even_if_paused);
+	void read();
 	bool fill();
 	bool begin_message();
 	bool end_message();
@@ -193,12 +192,11 @@ private:
 
 	Transport &transport_;
 	const int peer_, fd_;
-	const uint64_t first_announced_;
+	bool (*const may_be_early_)(uint64_t slot);
 
 	std::mutex rx_lock_;
 	std::unordered_map<uint64_t, std::deque<Operation>> receives_; /* by slot */
 	std::unordered_map<uint64_t, std::deque<std::vector<char>>> early_;
-	size_t early_bytes_ = 0;
 	/* Used by the loop only. */
 	char staging_[kStaging];
 	size_t staged_from_ = 0, staged_to_ = 0;
@@ -211,8 +209,6 @@ private:
 
 	std::mutex tx_lock_;
 	std::deque<Outgoing> queue_;
-	/* The loop does not read, because it keeps too many early messages. Written with tx_lock_. */
-	std::atomic<bool> paused_{false};
 	std::unordered_map<uint64_t, std::deque<Operation>> waiting_; /* sends whose receive is not posted, by slot */
 	std::unordered_map<uint64_t, size_t> announced_;              /* receives without a send, by slot */
 
@@ -222,7 +218,7 @@ private:
 class Transport final : public gloo::transport::Context, public std::enable_shared_from_this<Transport>
 {
 public:
-	Transport(int own, int ranks, const int *fds, uint64_t first_announced, milliseconds timeout);
+	Transport(int own, int ranks, const int *fds, bool (*may_be_early)(uint64_t slot), milliseconds timeout);
 	~Transport() override
 	{
 		stop();
