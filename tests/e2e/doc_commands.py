@@ -47,7 +47,6 @@ SKIPPED = {
     ("docs/TWO_NODES.md", "ctrain doctor configs/mnist_ddp.yaml --nodes 2 --node-rank 1"): "needs two hosts",
     ("docs/TWO_NODES.md", "ctrain configs/mnist_ddp.yaml --nodes 2 --node-rank 0"): "needs two hosts; tests/e2e/test_hosts.py runs two network namespaces",
     ("docs/TWO_NODES.md", "ctrain configs/mnist_ddp.yaml --nodes 2 --node-rank 1"): "needs two hosts",
-    ("docs/TWO_NODES.md", "CTRAIN_TOKEN=... ctrain"): "needs two hosts",
     ("docs/TWO_NODES.md", "ctrain launch --hosts a,b"): "needs two hosts; tests/e2e/test_ssh.py runs sshd in two network namespaces",
 }
 

@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from harness import COMM, OK, SLOW, STOPPED, USAGE, main, read_text
+from harness import COMM, IO, OK, SLOW, STOPPED, USAGE, main, read_text
 from hosts import ADDRESS, HOST, PORT, HostsCase, why_not
 
 NO_HOSTS = why_not() if __name__ == "__main__" else None
@@ -196,8 +196,21 @@ class TwoHosts(HostsCase):
         self.assert_code(r, COMM)
         self.assert_last_says(r, "no CTRAIN_TOKEN", "elsewhere/token", "nobody/.ctrain/token", "CTRAIN_TOKEN on all nodes", "dist.open_network=true")
         secret = read_text(self.path("run", "token")).strip()
-        self.finish([first, self.node(1, run="elsewhere", env={**home, "CTRAIN_TOKEN": secret})])
+        self.finish([first, self.node(1, env={**home, "CTRAIN_TOKEN": secret})])
         self.assert_reference()
+
+    def test_two_run_directories(self):
+        """With an exported secret, nodes that do not share the run directory meet. They refuse to train: with the directories exchanged, the
+        second run would not find the checkpoint of the first one, and start again at step 0."""
+        self.finish(self.both())
+        before = self.checkpoints()
+        results = [n.wait(40) for n in (self.node(0, run="elsewhere"), self.node(1))]
+        for r, code in zip(results, (COMM, IO)):
+            self.assert_code(r, code)
+            self.assert_last_says(r, rf"the run directory \"\S+/run\" on {HOST[1]} is not that of rank 0 on {HOST[0]}",
+                                  "hint: set run.dir to a directory of a file system that all nodes mount")
+        self.assertEqual((self.checkpoints(), self.checkpoints("elsewhere")), (before, []))
+        self.assertEqual([n for n in os.listdir(self.path("elsewhere")) if n.startswith(".shared-")], [])
 
     def test_token_of_the_home_directory(self):
         self.write("home/.ctrain/token", "of all my runs\n")
@@ -207,7 +220,7 @@ class TwoHosts(HostsCase):
         self.assert_code(r, USAGE)
         self.assert_last_says(r, "other users have access", "chmod 600")
         os.chmod(self.path("home/.ctrain/token"), 0o600)
-        self.finish([self.node(0, env=env), self.node(1, run="elsewhere", env=env)])
+        self.finish(self.both(env=env))
         self.assertFalse(os.path.exists(self.path("run", "token")))
         self.assert_reference()
 

@@ -196,7 +196,8 @@ static void log_binding(const struct ct_config *cfg, const struct ct_identity *i
 static enum ct_status train(const struct ct_config *cfg, const struct ct_identity *id, const struct bound *bound,
 			    const ct_run_lock *lock, int signals, struct ct_stop_guard *guard, ct_report_writer *report)
 {
-	struct ct_session s = {.start.joined = begins_files_late(cfg, id) ? begin_files : NULL};
+	struct ct_session s = {
+		.start = {.joined = begins_files_late(cfg, id) ? begin_files : NULL, .writes_run_dir = true}};
 	ct_metrics_log *metrics = NULL;
 	enum ct_run_end end = CT_END_FAILED;
 	int64_t start = ct_env_i64(CT_ENV_START_NS, ct_process_start_ns());

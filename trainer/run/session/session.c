@@ -223,10 +223,7 @@ enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_id
 	enum ct_status st;
 	int64_t t0 = ct_now_ns();
 
-	*s = (struct ct_session){.cfg = cfg,
-				 .start = {.console = out->start.console,
-					   .joined = out->start.joined,
-					   .saves_before = out->start.saves_before}};
+	*s = (struct ct_session){.cfg = cfg, .start = out->start};
 	ct_console_stage(s->start.console, "reading data: %s%s%s", ct_config_choice(cfg, "data.name"),
 			 cfg->data.dir[0] ? " in " : "", cfg->data.dir);
 	CT_TRY_GOTO(name_run(s), st, fail);

@@ -27,6 +27,7 @@ struct ct_session_run {
 struct ct_session_start {
 	/* Called when all ranks have joined; NULL: nothing is called. */
 	enum ct_status (*joined)(const char *run_dir, const struct ct_identity *id);
+	bool writes_run_dir; /* all nodes must use one run directory */
 	ct_console *console; /* borrowed: shows what is done; NULL: not shown */
 	bool compiled;       /* the first program has been compiled */
 	/* After a restart: the newest save in the run directory when the job started (ct_checkpoint_newest_save); -1:
@@ -98,8 +99,8 @@ struct ct_session {
  * data and layout. If id is NULL, the world is this process alone (for `ctrain eval` and benchmarks). If train is
  * false, only the evaluation data is opened, and no gradients, optimizer or reducer are created. The weights have their
  * initial values until ct_resume (trainer/run/loop/resume.h) is called. Borrows cfg. On failure, releases everything
- * and reports the failure to the other ranks. Before the call, *out must be zero, except for `start.console`,
- * `start.joined` and `start.saves_before`, which may be set. */
+ * and reports the failure to the other ranks. Before the call, *out must be zero, except for the members of `start`
+ * that the caller may set: joined, writes_run_dir, console and saves_before. */
 enum ct_status ct_session_create(const struct ct_config *cfg, const struct ct_identity *id, bool train,
 				 struct ct_session *out) CT_MUST_CHECK;
 /* If failed is true, reports the failure (ct_watchdog_report) and leaves the world without a normal shutdown. May be

@@ -91,7 +91,8 @@ static enum ct_status join(struct ct_session *s, const struct ct_identity *id)
 	if (s->start.joined)
 		CT_TRY(s->start.joined(s->run.dir, &s->world.id));
 	ct_failpoint("startup");
-	return agree_on_config(s);
+	CT_TRY(agree_on_config(s));
+	return s->start.writes_run_dir ? ct__session_check_run_dir(s) : CT_OK;
 }
 
 static enum ct_status join_nobody(struct ct_session *s)

@@ -10,5 +10,7 @@
 enum ct_status ct__session_open_world(struct ct_session *s, const struct ct_identity *id) CT_MUST_CHECK;
 /* Collective. Checks that all ranks have the same engine, model and data. */
 enum ct_status ct__session_agree_on_work(struct ct_session *s) CT_MUST_CHECK;
+/* Collective. Fails with CT_IO on ranks that do not see the run directory of rank 0. Does nothing on one host. */
+enum ct_status ct__session_check_run_dir(struct ct_session *s) CT_MUST_CHECK;
 
 #endif
