@@ -250,7 +250,7 @@ static const struct {
 	{plant_read_only, "run-directory", 0, CT_FINDING_ERROR, CT_IO, "run.dir=PATH"},
 	{plant_full_disk, "disk-space", 0, CT_FINDING_ERROR, CT_IO, "checkpoint.keep_last"},
 	{plant_slow_disk, "disk-speed", 0, CT_FINDING_WARNING, CT_IO, "faster file system"},
-	{plant_row_96_not_shared, "run-shared", 1, CT_FINDING_WARNING, CT_IO, "CTRAIN_TOKEN"},
+	{plant_row_96_not_shared, "run-shared", 1, CT_FINDING_ERROR, CT_IO, "file system that all nodes mount"},
 	{plant_no_locks, "locks", 2, CT_FINDING_WARNING, CT_IO, "nolock"},
 	{plant_no_data, "data", 2, CT_FINDING_ERROR, CT_NOT_FOUND, "data.dir"},
 	{plant_version, "version", 1, CT_FINDING_ERROR, CT_MISMATCH, "install ctrain 1.0 on hostb"},

@@ -1,6 +1,6 @@
 /* The run directory and the data. Space and the speed of writing are judged on node 0 only, because rank 0 writes the
- * checkpoints. A run directory that is not shared is reported only if the secret of the run has to come from it. It is
- * told apart from one that is shared, but in which the lock of node 0 has no effect (exchange.c tries the lock). */
+ * checkpoints. A run directory that is not shared is told apart from one that is shared, but in which the lock of node
+ * 0 has no effect (exchange.c tries the lock). */
 #include "trainer/tools/doctor/checks_impl.h"
 
 #define SLOW_MIB_PER_S 20.0
@@ -63,16 +63,13 @@ void ct__check_speed(const struct ct_facts *n, struct ct_findings *out)
 
 void ct__check_shared(const struct ct_facts *n, const struct ct_facts *first, struct ct_findings *out)
 {
-	if (n->run_sharing != CT_SHARING_NO || n->own_secret)
+	if (n->run_sharing != CT_SHARING_NO)
 		return;
-	struct ct_finding *f = ct_finding_add(out, CT_FINDING_WARNING, CT_IO, n);
+	struct ct_finding *f = ct_finding_add(out, CT_FINDING_ERROR, CT_IO, n);
 
 	ct_finding_what(f, "the run directory %s is not the one of node 0 (%s)", n->run_dir, first->host);
-	ct_finding_why(f,
-		       "logs of ranks stay on their nodes, and a run cannot continue if node 0 moves to another host");
-	ct_finding_fix(
-		f,
-		"set run.dir to a directory of a file system that all nodes mount, and export the same CTRAIN_TOKEN on all nodes if there is none");
+	ct_finding_why(f, "training refuses to start: this node would not find the checkpoints of the run");
+	ct_finding_fix(f, "set run.dir to a directory of a file system that all nodes mount");
 }
 
 void ct__check_locks(const struct ct_facts *n, const struct ct_facts *first, struct ct_findings *out)

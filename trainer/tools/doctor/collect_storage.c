@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "dist/rendezvous/secret.h"
 #include "trainer/tools/doctor/collect_impl.h"
 
 #define LEAST_BYTES ((int64_t)64 << 20)
@@ -161,8 +160,6 @@ static void collect_run_dir(const struct ct_collect_opts *o, struct ct_facts *f)
 
 void ct__collect_storage(const struct ct_collect_opts *o, struct ct_facts *f)
 {
-	struct ct_secret s = {0};
-
 	f->run_free_bytes = -1;
 	if (!o->cfg)
 		return;
@@ -174,6 +171,4 @@ void ct__collect_storage(const struct ct_collect_opts *o, struct ct_facts *f)
 	} else if (!o->quick) {
 		measure_data(o->cfg->data.dir, f);
 	}
-	f->own_secret = o->cfg->dist.open_network || (ct_secret_from_env(&s) == CT_OK && s.token[0]);
-	ct_error_clear();
 }

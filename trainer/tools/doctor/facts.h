@@ -79,7 +79,6 @@ struct ct_facts {
 	int64_t run_free_bytes, run_needed_bytes;
 	double run_mib_per_s, data_mib_per_s; /* writing, reading; 0: not measured */
 	int64_t run_sharing;                  /* enum ct_sharing */
-	bool own_secret;                      /* the secret of the run does not come from the run directory */
 
 	/* CPUs and memory */
 	int64_t cpus, threads, memory_bytes; /* threads: of one rank */

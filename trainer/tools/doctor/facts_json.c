@@ -30,7 +30,7 @@ static const struct member facts_members[] = {
 	M(source), M(port), M(port_error),
 	M(open_files), M(open_files_most), M(open_files_needed), M(locked_bytes), M(shm_bytes), M(shm_needed), M(in_container),
 	M(run_dir), M(run_error), M(data_error), M(data_status), M(run_free_bytes), M(run_needed_bytes), M(run_mib_per_s), M(data_mib_per_s),
-	M(run_sharing), M(own_secret),
+	M(run_sharing),
 	M(cpus), M(threads), M(memory_bytes), M(binding),
 	M(device), M(device_error), M(device_hint), M(gpus_wanted), M(gpus_visible), M(gpus_driver), M(gpus_pci), M(lost_slots),
 	M(xid), M(visible_devices),
