@@ -48,6 +48,15 @@ class Rendezvous(Meeting):
         self.wait_all([self.worker(r, 3, 0, "--init", url, **none) for r in range(3)])
         self.assertEqual(self.metrics(kind="run")[0]["world_size"], 3)
 
+    def test_row_31_options_replace_the_environment(self):
+        """Of ranks that another program starts: rank 1 has only the options."""
+        port, other = self.free_port(), self.free_port()
+        options = ("--master-addr", "127.0.0.1", "--master-port", port)
+        none = {"RANK": None, "WORLD_SIZE": None, "MASTER_ADDR": None, "MASTER_PORT": None}
+        first = self.worker(0, 2, other, *options, MASTER_ADDR="192.0.2.1")
+        self.wait_all([first, self.worker(1, 2, 0, "--rank", 1, "--world-size", 2, *options, **none)])
+        self.assert_equals_reference()
+
     def test_tcp_url_by_the_launcher(self):
         self.train("--init", f"tcp://127.0.0.1:{self.free_port()}")
         self.assert_equals_reference()

@@ -1,8 +1,9 @@
-/* The options --rank, --world-size and --local-rank replace the variables of the same names, but not in workers: they
- * get the command line of their launcher, whose options do not apply to them. After the identity is known, options that
- * would have no effect are refused: if another launcher has determined the nodes or the number of ranks, a
- * contradiction is usually a launch within a launch. A Slurm step with one task per node is the exception, and becomes
- * a launcher (slurm_nodes.c). */
+/* The options --rank, --world-size, --local-rank, --master-addr and --master-port replace the variables of the same
+ * names, but not in workers: they get the command line of their launcher, whose options do not apply to them. After the
+ * identity is known, options that would have no effect are refused: if another launcher has determined the nodes or the
+ * number of ranks, a contradiction is usually a launch within a launch. A Slurm step with one task per node is the
+ * exception, and becomes a launcher (slurm_nodes.c). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,36 +11,6 @@
 #include "trainer/plan/run_plan.h"
 #include "trainer/tools/commands/as_rank_impl.h"
 #include "trainer/tools/commands/slurm_nodes_impl.h"
-
-static const char *given_or_env(const char *name, void *user)
-{
-	const struct ct_cli *cli = user;
-
-	if (cli->identity.rank && strcmp(name, "RANK") == 0)
-		return cli->identity.rank;
-	if (cli->identity.world_size && strcmp(name, "WORLD_SIZE") == 0)
-		return cli->identity.world_size;
-	if (cli->identity.local_rank && strcmp(name, "LOCAL_RANK") == 0)
-		return cli->identity.local_rank;
-	return getenv(name);
-}
-
-static enum ct_status detect(const struct ct_cli *cli, const struct ct_config *cfg, struct ct_identity *out)
-{
-	const char *init = cfg->launch.init[0] ? cfg->launch.init : NULL;
-
-	/* Workers have the command line of their launcher. */
-	if (getenv("CTRAIN_STORE"))
-		return ct_identity_from_env(init, out);
-	CT_TRY(ct_identity_detect(given_or_env, (void *)cli, init, out));
-	if (cli->identity.local_rank && out->by == CT_LAUNCHER_NONE) {
-		CT_FAIL(CT_USAGE, "--local-rank is %.20s, but RANK and WORLD_SIZE are not set",
-			cli->identity.local_rank);
-		return ct_error_hint(
-			"remove --local-rank to let ctrain start the ranks, or set RANK and WORLD_SIZE, too");
-	}
-	return CT_OK;
-}
 
 /* Returns how the command line sets a key, for example "--procs", or NULL if it does not. */
 static const char *given_as(const struct ct_cli *cli, const char *key)
@@ -50,6 +21,50 @@ static const char *given_as(const struct ct_cli *cli, const char *key)
 		if (strcmp(cli->sets[i].key, key) == 0)
 			given = cli->sets[i].origin;
 	return given;
+}
+
+/* The command line, and the text of its port. */
+struct given {
+	const struct ct_cli *cli;
+	const struct ct_config *cfg;
+	char port[8];
+};
+
+static const char *given_or_env(const char *name, void *user)
+{
+	const struct given *g = user;
+	const struct ct_cli *cli = g->cli;
+
+	if (cli->identity.rank && strcmp(name, "RANK") == 0)
+		return cli->identity.rank;
+	if (cli->identity.world_size && strcmp(name, "WORLD_SIZE") == 0)
+		return cli->identity.world_size;
+	if (cli->identity.local_rank && strcmp(name, "LOCAL_RANK") == 0)
+		return cli->identity.local_rank;
+	if (strcmp(name, "MASTER_ADDR") == 0 && given_as(cli, "launch.master_addr"))
+		return g->cfg->launch.master_addr;
+	if (strcmp(name, "MASTER_PORT") == 0 && given_as(cli, "launch.master_port"))
+		return g->port;
+	return getenv(name);
+}
+
+static enum ct_status detect(const struct ct_cli *cli, const struct ct_config *cfg, struct ct_identity *out)
+{
+	const char *init = cfg->launch.init[0] ? cfg->launch.init : NULL;
+	struct given given = {.cli = cli, .cfg = cfg};
+
+	snprintf(given.port, sizeof(given.port), "%d", (int)cfg->launch.master_port);
+	/* Workers have the command line of their launcher. */
+	if (getenv("CTRAIN_STORE"))
+		return ct_identity_from_env(init, out);
+	CT_TRY(ct_identity_detect(given_or_env, &given, init, out));
+	if (cli->identity.local_rank && out->by == CT_LAUNCHER_NONE) {
+		CT_FAIL(CT_USAGE, "--local-rank is %.20s, but RANK and WORLD_SIZE are not set",
+			cli->identity.local_rank);
+		return ct_error_hint(
+			"remove --local-rank to let ctrain start the ranks, or set RANK and WORLD_SIZE, too");
+	}
+	return CT_OK;
 }
 
 /* torchrun determines the nodes; the command line must not contradict it. */
