@@ -7,7 +7,7 @@
 #   scripts/test.sh --long        stages coverage and long
 #   scripts/test.sh --stage NAME  one stage:
 #     release    warnings are errors; unit, ops, dist
-#     asan       address and undefined-behaviour sanitizers: unit, ops, dist, golden, gpu, and training on the software GPU
+#     asan       address and undefined-behaviour sanitizers: unit, ops, dist, golden, gpu, and training on the software GPU, without the longest two
 #     tsan       thread sanitizer: tests of base, data and dist, and the test of nn with a second thread
 #     fuzz       every fuzz target for CTRAIN_FUZZ_SECONDS (default 15; 60 in stage long)
 #     e2e        release: golden, gpu, bench-smoke, end to end, cluster
@@ -15,8 +15,8 @@
 #     trixie     README's commands and the quick tests in this bare Debian system, and a build for aarch64 there
 #     coverage   the share of lines that the tests run, of each directory; too few are a failure
 #     long       container images, with two engines; nodes that Slurm loses; faults of hosts and networks; two builds in different directories; and what
-#                repeats other stages: cuDNN's plans of all graphs, tests that otherwise run only with sanitizers, longer fuzzing, and the quick tests also in a
-#                bare system of this machine's release; tests of units and operations, and a run, on an emulated aarch64
+#                repeats other stages: cuDNN's plans of all graphs, tests that otherwise run only with sanitizers or only without, longer fuzzing, and the
+#                quick tests also in a bare system of this machine's release; tests of units and operations, and a run, on an emulated aarch64
 # CTRAIN_SHARED: directory with real data sets (default ../shared); without it, the tests that need them are skipped, listed and counted.
 # shellcheck disable=SC2317 # stages are called by their names
 set -euo pipefail
@@ -52,6 +52,7 @@ export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp}
 # Many tests wait more than they compute. The others take half a core each at worst.
 jobs=$(($(nproc) + 2))
 only_sanitized='^test_cuda_engine$' # of the gpu tests: as long with sanitizers as without, and the same comparisons
+never_sanitized='^(test_golden_resnet|e2e_cuda_configs)$' # except in stage long: they reach no line that others do not
 state=$PWD/build/stages # what a stage leaves: NAME.log, NAME.results (files for scripts/sum_tests.py), NAME.failed, NAME.seconds
 
 say() { printf '\n== %s (%d s)\n' "$*" $SECONDS; }
@@ -118,7 +119,7 @@ stage_release() {
 stage_asan() {
 	build asan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=OFF || return 0
 	[ ! -x build/release/ctrain ] || export CTRAIN_E2E_REF=$PWD/build/release/ctrain # "ref" is slow with sanitizers
-	run_ctest asan build/asan -L '^(unit|ops|dist|golden|gpu|asan)$'
+	run_ctest asan build/asan -L '^(unit|ops|dist|golden|gpu|asan)$' -E "$never_sanitized"
 	unset CTRAIN_E2E_REF
 }
 
@@ -156,6 +157,7 @@ stage_long() {
 	local suite
 	if build_release; then
 		run_ctest long build/release -R "$only_sanitized"
+		build asan -DCTRAIN_WERROR=ON -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=OFF && run_ctest long_asan build/asan -R "$never_sanitized"
 		scripts/setup.sh --containers
 		run_ctest slow build/release -L '^long$'
 		run_command reproducible scripts/test_reproducible.sh --all
@@ -235,16 +237,16 @@ scripts/setup.sh "$setup" </dev/null
 times="$SECONDS s setup"
 started=("${stages[@]}")
 if [ "${stages[*]}" = "${complete[*]}" ]; then
-	# The tests that mostly wait run beside compilers and the sanitizers' tests; the bare systems, which mostly install packages, beside both. All of
-	# them use the release build.
+	# The tests that mostly wait run beside compilers and the sanitizers' tests; a bare system, which mostly installs packages, beside both. All of
+	# them use the release build. The lanes take about the same time.
 	jobs=$((jobs - 1))
 	started=(build "${stages[@]}")
 	start_lane build
 	wait "${lanes[0]}" || true
 	lanes=()
-	start_lane release e2e
+	start_lane release e2e trixie
 	start_lane asan tsan fuzz
-	start_lane bookworm trixie
+	start_lane bookworm
 else
 	[ ${#stages[@]} -gt 1 ] || say "$(title "${stages[0]}")"
 	start_lane "${stages[@]}"
