@@ -192,8 +192,7 @@ static void drop_stranger(struct meeting *m, int i)
 	remove_stranger(m, i);
 }
 
-/* Accepts all that wait, but at most as many as there is room for, so that the ranks among them are heard in between.
- */
+/* Leaves the rest for the next rounds, so that those that were accepted are heard in between. */
 static enum ct_status accept_strangers(struct meeting *m)
 {
 	for (int i = 0; i < MAX_ACCEPTED; i++) {
