@@ -39,7 +39,7 @@ struct heart {
 	int64_t seq;
 };
 
-/* Beats fast, until the connection is told to stop watching or the run fails. */
+/* Beats fast, until the watch is cancelled or the run fails. */
 static void *heart_main(void *arg)
 {
 	struct heart *h = arg;

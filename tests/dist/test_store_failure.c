@@ -43,7 +43,7 @@ static void expect_position(const struct ct_failure *f, struct ct_position at)
 	assert_int_equal(f->at.collective, at.collective);
 }
 
-/* A failure ends waits and watches of all, does not take the store away, and is told to who comes later. */
+/* A failure ends waits and watches of all, does not end the store, and is reported to clients that connect later. */
 static void test_failure(void **state)
 {
 	ct_store_server *srv = serve_for(-1);

@@ -25,6 +25,7 @@ constexpr size_t kStaging = 8 << 10;
 struct Header {
 	uint64_t slot, len;
 };
+
 class Transport;
 
 class Buffer final : public gloo::transport::UnboundBuffer

@@ -1,6 +1,6 @@
 /* The run directory and the data. Space and the speed of writing are judged on node 0 only, because rank 0 writes the
- * checkpoints. A run directory that is not shared is told apart from one that is shared, but in which the lock of node
- * 0 has no effect (exchange.c tries the lock). */
+ * checkpoints. A run directory that is not shared is distinguished from one that is shared, but in which the lock of
+ * node 0 has no effect (exchange.c tries the lock). */
 #include "trainer/tools/doctor/checks_impl.h"
 
 #define SLOW_MIB_PER_S 20.0
