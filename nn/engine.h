@@ -56,12 +56,13 @@ enum ct_init { CT_INIT_PYTORCH, CT_INIT_KAIMING };
  * optimizer states, batch-norm statistics and logits stay fp32, and sums are computed in fp32. Convolutions that use
  * Winograd filtering compute in fp32, with bfloat16 inputs and outputs. FP16: as BF16, but in IEEE half precision and
  * with a scaled loss. TF32: fp32, but the inputs of matrix products are rounded to a mantissa of 10 bits. FP16 and TF32
- * are for GPUs; the CPU engines reject them. */
+ * are for GPUs; the CPU engines reject them. AUTO: the caller must replace it by one of the others. */
 #define CT_PRECISIONS(X)             \
 	X(CT_PRECISION_FP32, "fp32") \
 	X(CT_PRECISION_BF16, "bf16") \
 	X(CT_PRECISION_FP16, "fp16") \
-	X(CT_PRECISION_TF32, "tf32")
+	X(CT_PRECISION_TF32, "tf32") \
+	X(CT_PRECISION_AUTO, "auto")
 enum ct_precision { CT_PRECISIONS(CT_CHOICE_ID) };
 /* Activation checkpointing: the values that are recomputed in the backward pass instead of being kept (Chen et al.,
  * "Training deep nets with sublinear memory cost", 2016). NORMS: norms between two layers, and the ReLUs after these

@@ -117,6 +117,7 @@ static enum ct_status check_precision(const struct ct_engine_ops *ops, enum ct_p
 {
 	char why[128] = "computes in fp32 only";
 
+	CT_ASSERT(p != CT_PRECISION_AUTO);
 	if (p == CT_PRECISION_FP32 || (ops->precision && ops->precision(p, why, sizeof(why))))
 		return CT_OK;
 	CT_FAIL(CT_UNSUPPORTED, "precision %s: the engine \"%s\" %s", ct_precision_name(p), ops->name, why);

@@ -167,6 +167,14 @@ class Cuda(Case):
                     for x, y in zip(self.losses(run), self.losses(f"ref-{name}")):
                         self.assertLess(abs(x - y), tolerance * abs(y))
 
+    def test_automatic_precision(self):
+        r = self.cuda("precision=auto", "train.epochs=1", run="auto")
+        self.assertIn("  format  bf16 (auto: the Tensor Cores of GPUs compute in bf16)", r.out)
+        self.cuda("precision=bf16", "train.epochs=1", run="bf16")
+        self.assertEqual(self.digest("auto"), self.digest("bf16"))
+        r = self.cuda("train.epochs=1", run="fp32")
+        self.assertIn("  format  fp32 (without Tensor Cores; precision=auto is faster)", r.out)
+
     def test_killed_and_resumed(self):
         sets = (*SETS["convnet"], "checkpoint.every_steps=2")
         self.cuda(*sets, run="whole")

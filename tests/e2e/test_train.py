@@ -206,6 +206,23 @@ class RunFolder(Case):
         plain = [line.partition("  #")[0].rstrip() for line in text.splitlines()]
         self.assertEqual(plain, [line.partition("  #")[0].rstrip() for line in dumped.splitlines()])
 
+    def test_automatic_precision(self):
+        """The choice is written into the config of the run, where a later command reads it, and a resume keeps it."""
+        r = self.train("precision=auto", "train.isa=avx2", "train.epochs=1")
+        self.assertIn("  format  fp32 (auto: this processor has no AMX, or train.isa excludes it)", r.out)
+        self.assertRegex(read_text(self.path("run", "config.yaml")), r"(?m)^precision: fp32  # auto: this processor has no AMX")
+        self.assertEqual(self.metrics(kind="run")[0]["precision"], "fp32")
+        self.run_ctrain("check", self.path("run", "config.yaml"))
+        if "bf16" not in self.run_ctrain("info").out:
+            self.skipTest("this processor has no bfloat16 instructions")
+        self.train("precision=bf16", "train.epochs=1", run="half")
+        r = self.train("precision=auto", "train.isa=avx512_bf16", run="half")
+        self.assertIn("  format  bf16 (auto: the run began with it)", r.out)
+        self.assertEqual(self.metrics("half", "run")[-1]["precision"], "bf16")
+        self.assertGreater(self.metrics("half", "run")[-1]["resumed_step"], 0)
+        r = self.train("precision=auto", "train.isa=avx2", "train.epochs=3", run="half", expect=USAGE)
+        self.assert_last_says(r, "precision bf16", "use precision=fp32")
+
     def test_tensorboard(self):
         self.train()
         files = os.listdir(self.path("run", "tb"))

@@ -57,6 +57,24 @@ const char *ct_config_choice(const struct ct_config *c, const char *key)
 	return ct__config_choice(c, i);
 }
 
+enum ct_status ct_config_settle(struct ct_config *c, const char *key, const char *value, const char *why)
+{
+	const size_t i = ct__key_index(key);
+	char *where;
+	int choice = 0;
+
+	CT_ASSERT(i != SIZE_MAX && ct__key_at(i)->type == CT_KEY_ENUM);
+	const struct ct_key *k = ct__key_at(i);
+	while (k->choices[choice] && strcmp(k->choices[choice], value) != 0)
+		choice++;
+	if (!k->choices[choice])
+		return CT_FAIL(CT_DATA, "%s: unknown value \"%s\"", key, value);
+	CT_TRY_ALLOC(where = ct_strdup(why));
+	*(int *)ct__key_slot(k, c) = choice;
+	ct__config_note_default(c, i, CT_ORIGIN_DERIVED, where);
+	return CT_OK;
+}
+
 static enum ct_status new_config(struct ct_config **out)
 {
 	struct ct_config *c;

@@ -104,6 +104,9 @@ enum ct_status ct_config_read_other(const char *path, ct_config_visit_fn visit, 
 /* Returns the name of the chosen value of an enumeration key, for example "sgd" for "optim.name". The result is a
  * string literal. */
 const char *ct_config_choice(const struct ct_config *c, const char *key);
+/* Replaces the value of an enumeration key, which was `auto`, by what was chosen. `why` is the origin of the value from
+ * now on; it is copied. Fails with CT_DATA if `value` is not one of the choices. */
+enum ct_status ct_config_settle(struct ct_config *c, const char *key, const char *value, const char *why) CT_MUST_CHECK;
 
 /* Where the value of a key comes from. */
 enum ct_origin_kind {

@@ -11,10 +11,11 @@
 
 #include "trainer/plan/devices.h"
 #include "trainer/plan/elastic.h"
+#include "trainer/plan/precision.h"
 
 enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e)
 {
-	return ct_engine_check_precision(e, c->precision);
+	return ct_engine_check_precision(e, ct_plan_precision(c));
 }
 
 enum ct_status ct_plan_check_engine(const struct ct_config *c)
@@ -24,7 +25,7 @@ enum ct_status ct_plan_check_engine(const struct ct_config *c)
 
 	CT_TRY(ct_plan_limit_cpu(c));
 	/* Every engine supports fp32. A GPU is opened by its rank only, because it would occupy memory here, too. */
-	if (c->precision == CT_PRECISION_FP32 || !ct_plan_on_cpu(c))
+	if (ct_plan_precision(c) == CT_PRECISION_FP32 || !ct_plan_on_cpu(c))
 		return CT_OK;
 	CT_TRY(ct_plan_device_open(c, 0, &device));
 	enum ct_status st = ct_engine_open(c->train.engine, device, 1, &engine);
@@ -165,7 +166,7 @@ static enum ct_status plan_net(const struct ct_config *c, const struct ct_datase
 		.input = train->kind == CT_SAMPLE_F32 ? CT_INPUT_F32_NCHW : CT_INPUT_U8_NHWC,
 		.seed = (uint64_t)c->run.seed,
 		.train = true,
-		.precision = c->precision,
+		.precision = ct_plan_precision(c),
 		.recompute = c->train.recompute,
 		.autotune = c->train.autotune,
 		.nondeterministic = !c->train.deterministic,

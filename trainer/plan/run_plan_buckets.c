@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "trainer/plan/devices.h"
+#include "trainer/plan/precision.h"
 #include "trainer/plan/ready.h"
 #include "trainer/plan/run_plan.h"
 
@@ -10,6 +11,7 @@ enum { REDUCE_16_MAX_WORLD = 64 };
 
 static enum ct_dtype reduce_type(const struct ct_config *c, const ct_device *d, uint32_t world)
 {
+	const enum ct_precision precision = ct_plan_precision(c);
 	const bool gpu = strcmp(ct_device_kind(d), "cuda") == 0;
 
 	if (world == 1)
@@ -26,7 +28,7 @@ static enum ct_dtype reduce_type(const struct ct_config *c, const ct_device *d, 
 	}
 	if (!gpu || world > REDUCE_16_MAX_WORLD)
 		return CT_F32;
-	return c->precision == CT_PRECISION_BF16 ? CT_BF16 : c->precision == CT_PRECISION_FP16 ? CT_F16 : CT_F32;
+	return precision == CT_PRECISION_BF16 ? CT_BF16 : precision == CT_PRECISION_FP16 ? CT_F16 : CT_F32;
 }
 
 void ct_run_plan_reduce(const struct ct_config *c, const ct_device *d, struct ct_run_plan *p)

@@ -4,6 +4,7 @@
 
 #include "data/formats/dataset_files.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/precision.h"
 #include "trainer/plan/run_plan.h"
 
 #define SMALL_IMAGES 64 /* pixels; up to this size `model.stem: auto` chooses the stem without downsampling */
@@ -309,7 +310,7 @@ static enum ct_status check_operations(const struct ct_config *c, const ct_graph
 	if (!ct_plan_on_cpu(c))
 		return CT_OK;
 	CT_TRY(ct_plan_device_open(c, 0, &device));
-	enum ct_status st = ct_engine_check_model(c->train.engine, device, g, c->precision);
+	enum ct_status st = ct_engine_check_model(c->train.engine, device, g, ct_plan_precision(c));
 	ct_device_close(device);
 	return st;
 }

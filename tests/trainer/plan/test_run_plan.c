@@ -7,9 +7,11 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "base/cpu/features.h"
 #include "base/thread.h"
 #include "tests/trainer/plan_fixture.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/precision.h"
 #include "trainer/plan/run_plan.h"
 
 static const struct ct_dataset_info digits = {
@@ -351,6 +353,37 @@ static void test_isa(void **state)
 	ct_config_destroy(every);
 }
 
+static void test_precision(void **state)
+{
+	const enum ct_precision best = ct_cpu_has(CT_CPU_AMX_BF16) ? CT_PRECISION_BF16 : CT_PRECISION_FP32;
+	struct ct_config *cases[] = {LOAD("precision=auto", "device=cpu"), LOAD("precision=auto", "device=cuda"),
+				     LOAD("precision=auto", "device=cpu", "train.engine=ref"),
+				     LOAD("precision=auto", "device=cpu", "train.isa=avx512_bf16"),
+				     LOAD("precision=tf32", "device=cuda")};
+	const enum ct_precision want[] = {best, CT_PRECISION_BF16, CT_PRECISION_FP32, CT_PRECISION_FP32,
+					  CT_PRECISION_TF32};
+	struct ct_config *c = LOAD("precision=auto", "device=cpu"), *slow = LOAD("device=cuda");
+	struct ct_run_plan p;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		assert_int_equal(ct_plan_precision(cases[i]), want[i]);
+		assert_int_equal(plan_of(cases[i], 1, &p), CT_OK);
+		assert_int_equal(p.net.precision, want[i]);
+	}
+	assert_string_equal(ct_plan_precision_note(slow), "without Tensor Cores; precision=auto is faster");
+	assert_ok(ct_plan_settle_precision(slow, "bf16"));
+	assert_int_equal(slow->precision, CT_PRECISION_FP32);
+	assert_null(ct_plan_precision_note(c));
+	assert_fails(ct_plan_settle_precision(c, "fp8"), CT_DATA, "unknown value \"fp8\"");
+	assert_ok(ct_plan_settle_precision(c, "bf16"));
+	assert_int_equal(c->precision, CT_PRECISION_BF16);
+	assert_string_equal(ct_plan_precision_note(c), "auto: the run began with it");
+	assert_string_equal(ct_config_origin(c, "precision"), "auto: the run began with it");
+	ct_config_destroy(slow);
+	ct_config_destroy(c);
+}
+
 static void test_names(void **state)
 {
 	struct ct_config *c = LOAD("run.dir=a/b///", "run.name=mine");
@@ -386,6 +419,7 @@ int main(void)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_isa),
+		cmocka_unit_test(test_precision),
 		cmocka_unit_test(test_names),
 	};
 

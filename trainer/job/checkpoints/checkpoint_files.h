@@ -69,6 +69,9 @@ enum ct_status ct_ckpt_state_parse(const char *text, size_t len, const char *whe
 				   struct ct_ckpt_state *out) CT_MUST_CHECK;
 /* Reads state.json from a checkpoint directory. On failure, *out is not changed. */
 enum ct_status ct_ckpt_state_read(const char *folder, struct ct_ckpt_state *out) CT_MUST_CHECK;
+/* Copies the value of a key in the config with which the checkpoint was saved. Returns false if the config does not
+ * contain the key, or the value does not fit. */
+bool ct_ckpt_config_value(const struct ct_ckpt_state *s, const char *key, char *out, size_t size);
 /* Reads the state and, if config_lines is not NULL, the lines of the config, which the caller owns. */
 enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state *out,
 					char **config_lines) CT_MUST_CHECK;

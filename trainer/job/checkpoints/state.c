@@ -1,5 +1,6 @@
 /* state.json. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -350,6 +351,23 @@ out:
 	ct_free(text);
 	ct_free(path);
 	return st;
+}
+
+bool ct_ckpt_config_value(const struct ct_ckpt_state *s, const char *key, char *out, size_t size)
+{
+	const size_t key_len = strlen(key);
+
+	for (const char *line = s->config_lines; *line; line += *line == '\n') {
+		const size_t len = strcspn(line, "\n");
+
+		if (len > key_len && memcmp(line, key, key_len) == 0 && line[key_len] == '=') {
+			const int n = (int)(len - key_len - 1);
+
+			return snprintf(out, size, "%.*s", n, line + key_len + 1) < (int)size;
+		}
+		line += len;
+	}
+	return false;
 }
 
 enum ct_status ct_checkpoint_load_state(const char *path, struct ct_train_state *out, char **config_lines)

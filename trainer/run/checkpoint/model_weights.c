@@ -117,10 +117,9 @@ static enum ct_status load(const struct ct_weights_file *from, const ct_graph *g
 /* Returns true if the checkpoint states that it has no EMA weights. The optimizer's file is then not needed. */
 static bool is_without_averages(const struct ct_ckpt_state *s)
 {
-	static const char line[] = "train.ema=0\n";
-	const char *at = strstr(s->config_lines, line);
+	char value[8];
 
-	return at && (at == s->config_lines || at[-1] == '\n');
+	return ct_ckpt_config_value(s, "train.ema", value, sizeof(value)) && strcmp(value, "0") == 0;
 }
 
 static bool has_averages(const ct_safetensors *s)

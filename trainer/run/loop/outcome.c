@@ -30,7 +30,7 @@ enum ct_status ct_outcome_check(const struct ct_session *s, const struct ct_step
 {
 	if (r->outcome == CT_UPDATE_DONE || r->outcome == CT_UPDATE_SKIPPED)
 		return CT_OK;
-	const bool half = s->cfg->precision == CT_PRECISION_FP16;
+	const bool half = s->plan.net.precision == CT_PRECISION_FP16;
 	set_error(s, r);
 	ct_error_hint(
 		"lower optim.lr (now %g), increase schedule.warmup_epochs, or set optim.clip_norm%s; the earlier checkpoints in %s are intact",

@@ -18,6 +18,7 @@
 #include "trainer/job/version.h"
 #include "trainer/plan/cpus.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/precision.h"
 #include "trainer/run/diagnose/nan_report.h"
 #include "trainer/run/loop/fine_tuning.h"
 
@@ -121,7 +122,7 @@ static ct_json *run_fields(const struct ct_session *s)
 			ct_plan_loader_threads(s->cfg, ct_dataset_info(s->data.train), id->local_world));
 	if (s->run.net_plan)
 		ct_json_set_str(j, "plan_digest", plan_digest);
-	ct_json_set_str(j, "precision", ct_precision_name(s->cfg->precision));
+	ct_json_set_str(j, "precision", ct_precision_name(s->plan.net.precision));
 	ct_json_set_str(j, "backend", ct_comm_name(s->comm));
 	ct_json_set_str(j, "config_digest", s->state.config_digest);
 	ct_json_set_str(j, "model", ct_config_choice(s->cfg, "model.name"));
@@ -246,7 +247,7 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 
 	ct_metrics_say(m, "ctrain %s  %s on %s, %s, %d rank%s x %d thread%s (%s, %s)", ct_version(),
 		       ct_config_choice(s->cfg, "model.name"), ct_config_choice(s->cfg, "data.name"),
-		       ct_precision_name(s->cfg->precision), id->world, ct_plural(id->world), threads,
+		       ct_precision_name(p->net.precision), id->world, ct_plural(id->world), threads,
 		       ct_plural(threads), ct_engine_version(s->engine), ct_comm_name(s->comm));
 	const double flops = ct_graph_flops(ct_session_whole(s));
 	char params[32];
@@ -256,6 +257,9 @@ static enum ct_status say_banner(const struct ct_session *s, ct_metrics_log *m)
 	ct_fine_tuning_say(s, m);
 	say_stages(s, m);
 	CT_TRY(say_device(s, m));
+	if (ct_plan_precision_note(s->cfg))
+		ct_metrics_say(m, "  format  %s (%s)", ct_precision_name(p->net.precision),
+			       ct_plan_precision_note(s->cfg));
 	say_crowding(s, m);
 	say_batch(s, m);
 	ct_metrics_say(

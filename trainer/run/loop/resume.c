@@ -1,6 +1,6 @@
-/* Only rank 0 reads files. It finds the checkpoint, compares config, model, data and global batch with its own, and
- * loads the tensors; then the state and all arenas are broadcast, so that every rank continues with the same bits. In a
- * pipeline, the values go through host memory of rank 0 and from there to the stages of the first replica, each of
+/* Only rank 0 reads the tensors. It finds the checkpoint, compares config, model, data and global batch with its own,
+ * and loads the tensors; then the state and all arenas are broadcast, so that every rank continues with the same bits.
+ * In a pipeline, the values go through host memory of rank 0 and from there to the stages of the first replica, each of
  * which broadcasts them to its group. If rank 0 fails, it ends, and the others learn that from the watchdog.
  *
  * The number of ranks may differ from that of the checkpoint, since each global batch is the same for all. The bucket
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "trainer/plan/precision.h"
 #include "trainer/run/checkpoint/model_weights.h"
 #include "trainer/run/pipeline/gather.h"
 
@@ -265,4 +266,36 @@ enum ct_status ct_resume(struct ct_session *s)
 
 	ct_whole_release(&w);
 	return st;
+}
+
+/* Copies the precision of the expected checkpoint, or "" if there is none; ct_resume reports what is wrong with it. */
+static enum ct_status stored_precision(const struct ct_config *c, char *out, size_t size)
+{
+	const char *how = c->train.resume;
+	const bool own = strcmp(how, "auto") == 0 || strcmp(how, "must") == 0;
+	char *run_dir, *path = NULL;
+	struct ct_ckpt_state state = {0};
+
+	out[0] = '\0';
+	if (strcmp(how, "never") == 0)
+		return CT_OK;
+	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(c));
+	if (ct_checkpoint_resolve(run_dir, own ? "last" : how, &path) == CT_OK &&
+	    ct_ckpt_state_read(path, &state) == CT_OK && !ct_ckpt_config_value(&state, "precision", out, size))
+		out[0] = '\0';
+	ct_error_clear();
+	ct_ckpt_state_release(&state);
+	ct_free(path);
+	ct_free(run_dir);
+	return CT_OK;
+}
+
+enum ct_status ct_resume_settle(struct ct_config *c)
+{
+	char stored[16];
+
+	if (c->precision != CT_PRECISION_AUTO)
+		return CT_OK;
+	CT_TRY(stored_precision(c, stored, sizeof(stored)));
+	return ct_plan_settle_precision(c, stored[0] ? stored : NULL);
 }

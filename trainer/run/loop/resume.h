@@ -1,5 +1,4 @@
-/* Resumes a run: rank 0 finds and reads the checkpoint and broadcasts its values. Only rank 0 needs access to the file
- * system. */
+/* Resumes a run: rank 0 finds and reads the checkpoint and broadcasts its values. */
 #ifndef CT_TRAINER_RUN_LOOP_RESUME_H
 #define CT_TRAINER_RUN_LOOP_RESUME_H
 
@@ -17,5 +16,8 @@
  * differ. A start from scratch loads model.weights (trainer/run/checkpoint/model_weights.h). Afterwards, all ranks have
  * the parameters, buffers, optimizer state and position of rank 0. */
 enum ct_status ct_resume(struct ct_session *s) CT_MUST_CHECK;
+/* Replaces `precision: auto` by the precision of the checkpoint from which the run will continue, or, if there is none,
+ * by the choice for this machine. Every rank calls it before it joins the others, which then compare their configs. */
+enum ct_status ct_resume_settle(struct ct_config *c) CT_MUST_CHECK;
 
 #endif

@@ -10,6 +10,7 @@
 #include "trainer/plan/devices.h"
 #include "trainer/plan/host_binding.h"
 #include "trainer/plan/net_plans.h"
+#include "trainer/plan/precision.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/run/pipeline/pass_schedule.h"
 #include "trainer/tools/cli/print.h"
@@ -93,6 +94,7 @@ static enum ct_status print_run(const struct ct_config *c, const struct planned 
 	const struct ct_run_plan *r = &p->plan;
 	struct ct_device_info di = {0};
 	struct ct_plan_devices devices = {0};
+	const char *note = ct_plan_precision_note(c);
 	char cpus[128], plan[96], *dir = ct_plan_run_dir(c);
 
 	if (ct_device_info(p->device, &di) < 0 || ct_plan_devices(c, &devices) < 0)
@@ -109,6 +111,8 @@ static enum ct_status print_run(const struct ct_config *c, const struct planned 
 		printf("skipped      %s\n", devices.skipped);
 	CT_TRY(print_binding(c, &p->ranks));
 	printf("engine       %s\n", ct_engine_version(p->engine));
+	printf("precision    %s%s%s%s\n", ct_precision_name(r->net.precision), note ? " (" : "", note ? note : "",
+	       note ? ")" : "");
 	if (r->net.plan) {
 		ct_plan_net_text(r->net.plan, p->graph, plan, sizeof(plan));
 		printf("net plan     %s (%s)\n", plan,
@@ -269,6 +273,7 @@ static ct_json *plan_json(const struct ct_config *c, const struct planned *p, co
 	ct_json_set_i64(j, "world_size", p->ranks.world);
 	ct_json_set_i64(j, "nodes", p->ranks.n_nodes);
 	ct_json_set_str(j, "engine", ct_engine_version(p->engine));
+	ct_json_set_str(j, "precision", ct_precision_name(r->net.precision));
 	if (r->net.plan) {
 		ct_plan_net_text(r->net.plan, p->graph, text, sizeof(text));
 		ct_json_set_str(j, "net_plan", text);
@@ -384,6 +389,8 @@ enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 	enum ct_status st = ct_assume_load(&assumed, cli->args[0], cli->sets, cli->n_sets, &c);
 	if (st == CT_OK && !o->no_measure)
 		st = ct_assume_load(&assumed, cli->args[0], cli->sets, cli->n_sets, &measure);
+	if (st == CT_OK)
+		st = ct_plan_settle_precision(c, NULL);
 	if (st == CT_OK)
 		st = plan(cli, &assumed, c, measure, &p);
 	ct_planned_release(&p);

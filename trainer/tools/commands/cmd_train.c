@@ -17,6 +17,7 @@
 #include "trainer/plan/devices.h"
 #include "trainer/plan/host_binding.h"
 #include "trainer/plan/run_plan.h"
+#include "trainer/run/loop/resume.h"
 #include "trainer/run/loop/worker.h"
 #include "trainer/tools/commands/as_rank_impl.h"
 #include "trainer/tools/commands/commands.h"
@@ -82,6 +83,7 @@ static enum ct_status train_or_launch(const struct ct_cli *cli, struct ct_config
 	char *run_dir = NULL;
 
 	CT_TRY(ct__identity(cli, cfg, &id));
+	CT_TRY(ct_resume_settle(cfg));
 	if (id.by != CT_LAUNCHER_NONE) {
 		warn_of_restarts(cfg, &id);
 		return ct_worker_run(cfg, &id, ct_report_write_run);

@@ -17,6 +17,7 @@
 #include "data/loader/loader.h"
 #include "infer/ranking.h"
 #include "trainer/plan/devices.h"
+#include "trainer/plan/precision.h"
 #include "trainer/plan/run_plan.h"
 #include "trainer/run/checkpoint/model_weights.h"
 
@@ -55,7 +56,7 @@ static enum ct_status build(const char *weights, void *predictor)
 	const struct ct_description *d = &p->source.description;
 	struct ct_net_opts opts = {.batch = p->rows,
 				   .input = CT_INPUT_U8_NHWC,
-				   .precision = c->precision,
+				   .precision = ct_plan_precision(c),
 				   .autotune = CT_AUTOTUNE_OFF}; /* a few images do not repay it */
 
 	memcpy(opts.mean, d->mean, sizeof(opts.mean));
