@@ -202,7 +202,8 @@ static void call_fails(struct ct_world *world, void *arg)
 	close_rig(&r);
 }
 
-/* An asynchronous error: a wait notices it (variant 0), a poll by the watchdog (1), a wait for a stream (2). */
+/* An asynchronous error after the first sum: a wait notices it (variant 0), a poll by the watchdog (1), a wait for a
+ * stream (2). The other rank may learn of it before its wait for this sum has returned. */
 static void asynchronous(struct ct_world *world, void *arg)
 {
 	const struct scene *s = arg;
@@ -213,7 +214,6 @@ static void asynchronous(struct ct_world *world, void *arg)
 	if (world->id.rank == 1)
 		setenv("SOFT_NCCL_FAULT", "error@1:2:2", 1);
 	r = open_rig(world, arg);
-	CHECK(world->id.rank == 1 || sum(&r) == CT_OK);
 	if (world->id.rank == 1 && s->variant == 1) {
 		CHECK(ct_comm_allreduce(r.c, r.x, N, CT_F32, CT_SUM, &w) == CT_OK);
 		ct_device_drain(r.d); /* runs the operation */
@@ -221,7 +221,7 @@ static void asynchronous(struct ct_world *world, void *arg)
 		is_dead(r.c, CT_COMM);
 		CHECK(says("a running operation"));
 	}
-	for (int i = 0; st == CT_OK; i++) {
+	while (st == CT_OK) {
 		if (s->variant == 2) {
 			st = ct_comm_post_allreduce(r.c, r.x, N, CT_F32, CT_SUM, r.a);
 			st = st == CT_OK ? ct_stream_sync(r.a, CT_FOREVER) : st;
