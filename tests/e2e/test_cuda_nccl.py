@@ -45,6 +45,47 @@ class Windows(Soft):
                     self.assert_last_says(r, "may read registered windows before", "dist.nccl_windows=false")
 
 
+class SelfCheck(Soft):
+    """The sums of known values at the start of a run."""
+
+    SETS = ("train.cuda_graph=on", "train.graph_steps=1", "train.epochs=1", "train.eval_every=0", "dist.bucket_mib=0.05")
+
+    def checked(self, run):
+        log = read_text(self.path(run, "log", "rank-00000.log"))
+        return re.search(r"self check: the sums of (\d+) buckets over (\d+) ranks are right in (\d+) posted and (\d+) recorded passes", log)
+
+    def test_passes(self):
+        for precision in ("fp32", "bf16"):
+            with self.subTest(precision=precision):
+                sets = (*self.SETS, f"precision={precision}")
+                want = self.cuda(*sets, "train.self_check=off", run=f"{precision}-off")
+                self.assertIsNone(self.checked(f"{precision}-off"))
+                self.assertEqual(self.cuda(*sets, run=precision), want)
+                n_buckets, ranks, posted, recorded = map(int, self.checked(precision).groups())
+                self.assertGreater(n_buckets, 1)
+                self.assertEqual((ranks, posted), (2, 2))
+                self.assertGreaterEqual(recorded, 1)
+        self.cuda(*self.SETS, "train.cuda_graph=off", run="posted")
+        self.assertEqual(self.checked("posted")[4], "0")
+
+    def test_wrong_sum(self):
+        """A wrong result of an operation ends the run before the first step, whether it is posted or recorded."""
+        p = self.start_training("device=cuda", "--procs", 2, *self.always, *self.SETS, run="right",
+                                env=self.soft(2, env={"CTRAIN_FAILPOINT": "step:1@0"}))
+        self.assert_code(p.wait(30), COMM)
+        with open(self.path("right", "log", "flight-00001.json"), encoding="utf-8") as f:
+            records = json.load(f)["communicators"][0]["records"]
+        run = [r for r in records if r["op"] == "barrier" or r["count"] > 0]  # the others are no operations of NCCL
+        sums = [n for n, r in enumerate(run, 1) if r["op"] == "allreduce" and "step" not in r]
+        for n, how in ((sums[0], "posted pass 1 of 2"), (sums[-1], "recorded pass 1 of 1")):
+            with self.subTest(n=n):
+                r = self.train("device=cuda", "--procs", 2, *self.SETS, run=f"run{n}", env=self.soft(2, env={"SOFT_NCCL_FAULT": f"wrong@1:{n}"}),
+                               expect=COMM)
+                self.assert_last_says(r, "the self check found a wrong sum: .* instead of .* on rank 1, in " + how,
+                                      "dist.nccl_windows=false, train.cuda_graph=off.*NCCL_NVLS_ENABLE=0")
+                self.assertEqual(self.metrics(f"run{n}", "step"), [])
+
+
 class Variables(Soft):
     """What ctrain sets for NCCL, unless the user has set it."""
 

@@ -49,6 +49,7 @@
 	X(CT_CFG_BIND_NUMA, "numa") \
 	X(CT_CFG_BIND_CORE, "core") \
 	X(CT_CFG_BIND_OFF, "off")
+#define CT_CFG_SELF_CHECKS(X) X(CT_CFG_SELF_CHECK_AUTO, "auto") X(CT_CFG_SELF_CHECK_OFF, "off")
 #define CT_CFG_GRAPHS(X) X(CT_CFG_GRAPH_AUTO, "auto") X(CT_CFG_GRAPH_ON, "on") X(CT_CFG_GRAPH_OFF, "off")
 
 enum ct_cfg_loss { CT_CFG_LOSSES(CT_CHOICE_ID) };
@@ -63,6 +64,7 @@ enum ct_cfg_lr_rule { CT_CFG_LR_RULES(CT_CHOICE_ID) };
 enum ct_cfg_metric { CT_CFG_METRICS(CT_CHOICE_ID) };
 enum ct_cfg_bind { CT_CFG_BINDS(CT_CHOICE_ID) };
 enum ct_cfg_graph { CT_CFG_GRAPHS(CT_CHOICE_ID) };
+enum ct_cfg_self_check { CT_CFG_SELF_CHECKS(CT_CHOICE_ID) };
 enum ct_cfg_reduce_dtype { CT_CFG_REDUCE_DTYPES(CT_CHOICE_ID) };
 enum ct_cfg_console { CT_CFG_CONSOLES(CT_CHOICE_ID) };
 

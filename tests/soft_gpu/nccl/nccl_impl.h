@@ -240,7 +240,7 @@ void soft__reduce(const struct soft__call *call, int n_ranks, const char *const 
 
 /* ---- fault.c: SOFT_NCCL_* --------------------------------------------------------------------------- */
 
-enum soft__fault { SOFT__FAULT_INIT, SOFT__FAULT_STUCK, SOFT__FAULT_ERROR, SOFT__N_FAULTS };
+enum soft__fault { SOFT__FAULT_INIT, SOFT__FAULT_STUCK, SOFT__FAULT_ERROR, SOFT__FAULT_WRONG, SOFT__N_FAULTS };
 /* Returns the number N and the error of the fault that is requested for the rank, or false. */
 bool soft__fault_of(enum soft__fault f, int rank, int *n, int *error);
 bool soft__mismatch_hangs(void);

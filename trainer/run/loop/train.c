@@ -22,6 +22,7 @@
 #include "trainer/job/signals.h"
 #include "trainer/run/diagnose/nan_report.h"
 #include "trainer/run/diagnose/replica_check.h"
+#include "trainer/run/diagnose/self_check.h"
 #include "trainer/run/diagnose/straggler_watch.h"
 #include "trainer/run/loop/board.h"
 #include "trainer/run/loop/epoch_times.h"
@@ -460,7 +461,9 @@ enum ct_status ct_train(struct ct_session *s, ct_metrics_log *metrics, int64_t s
 	l.save_steps = every(s->cfg->checkpoint.every_epochs, s->plan.steps_per_epoch);
 	if (ct_session_is_root(s))
 		CT_TRY(ct_checkpoint_writer_create(s->run.dir, (int)s->cfg->checkpoint.keep_last, &l.writer));
-	st = ct_stepper_create(s, &l.stepper);
+	st = ct_self_check(s);
+	if (st == CT_OK)
+		st = ct_stepper_create(s, &l.stepper);
 	if (st == CT_OK)
 		st = ct_replica_check_create(s, &l.check);
 	if (st == CT_OK)
