@@ -3,7 +3,7 @@
  * @RANK, this happens only in the process whose environment variable RANK (else OMPI_COMM_WORLD_RANK, PMI_RANK or
  * SLURM_PROCID; default 0) has that value. Failpoints are compiled into every build; an inactive one costs a single
  * load. Names in use: join, startup, step, eval, ckpt.model, ckpt.optim, ckpt.state, ckpt.rename, ckpt.link,
- * ckpt.prune, pack.start, pack.sample, pack.rename.
+ * ckpt.prune, pack.start, pack.sample, pack.rename, export.
  *
  * With checkpoint.background, the background thread that writes the checkpoint reaches the ckpt.* failpoints while
  * training continues. The N-th call belongs to the same save as without checkpoint.background, because each save waits

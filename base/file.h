@@ -30,6 +30,15 @@ enum ct_status ct_file_replace(const char *path, const void *data, size_t len) C
 /* Replaces a file by a copy of itself in the same way. What other processes write to the old file, which they may still
  * have open, is lost. The file may be of any size. */
 enum ct_status ct_file_replace_by_copy(const char *path) CT_MUST_CHECK;
+/* Writes a file in the same way, but fails with CT_IO and a hint if `path` exists, even as a dangling link. */
+enum ct_status ct_file_create(const char *path, const void *data, size_t len) CT_MUST_CHECK;
+/* The steps of ct_file_create, for files that are written in parts: check, write a file with the temporary name, sync
+ * and close it, publish. ct_file_publish renames it to `path` and syncs the directory; if it fails, it removes temp. */
+enum ct_status ct_file_check_new(const char *path) CT_MUST_CHECK;
+enum ct_status ct_file_publish(const char *temp, const char *path) CT_MUST_CHECK;
+/* Returns the name of a temporary file in the directory of `path` that no other process uses: PATH.tmp-PID-TIME. The
+ * caller owns it. */
+char *ct_file_temp_name(const char *path);
 bool ct_file_exists(const char *path);
 enum ct_status ct_file_size(const char *path, uint64_t *bytes) CT_MUST_CHECK;
 /* Checks that `path` still refers to the file that is open as fd. Fails with CT_IO if the file was removed or replaced,

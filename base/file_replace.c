@@ -2,10 +2,12 @@
  * data is synced before the rename, so the new name never refers to an incomplete file, and the directory is synced
  * after it, so the new name survives. The temporary file is in the same directory, since rename works only within a
  * file system, and is removed after every error. Its name contains the process id and the time, so that several
- * processes may replace the same file; the last rename wins. */
+ * processes may replace the same file; the last rename wins. A new file gets its name by a rename that fails if the
+ * name is in use; where the file system has no such rename (NFS), the name is looked up directly before the rename. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,10 +15,15 @@
 #include "base/file_impl.h"
 #include "base/mem.h"
 
-/* Returns a name in the same directory that no other process uses: it contains the process id and the time. Owned. */
-static char *temp_name(const char *path)
+char *ct_file_temp_name(const char *path)
 {
 	return ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns());
+}
+
+static enum ct_status fail_exists(const char *path)
+{
+	CT_FAIL(CT_IO, "cannot create %s: %s", path, strerror(EEXIST));
+	return ct_error_hint("ctrain does not replace this file: choose another name, or remove the file");
 }
 
 /* Syncs the file `temp`, which is open as fd and was written with the status st, and closes fd. Removes the file after
@@ -36,17 +43,34 @@ static enum ct_status finish_temp(enum ct_status st, int fd, const char *temp, c
 	return st;
 }
 
-/* Renames temp to path and syncs the directory. temp does not exist afterwards, even if this fails. */
-static enum ct_status move_into_place(const char *temp, const char *path)
+/* Like rename(2), but fails with EEXIST if `path` exists. */
+static int rename_new(const char *temp, const char *path)
+{
+	const int rc = renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_NOREPLACE);
+	struct stat sb;
+
+	if (rc == 0 || (errno != EINVAL && errno != ENOSYS))
+		return rc;
+	if (lstat(path, &sb) == 0) {
+		errno = EEXIST;
+		return -1;
+	}
+	return rename(temp, path);
+}
+
+/* Renames temp to path and syncs the directory. If `is_new`, path must not exist. temp does not exist afterwards, even
+ * if this fails. */
+static enum ct_status move_into_place(const char *temp, const char *path, bool is_new)
 {
 	enum ct_status st = CT_OK;
 	char *dir = ct_path_dir(path);
 
-	if (!dir) {
+	if (!dir)
 		st = CT_NOMEM;
-	} else if (rename(temp, path) != 0) {
+	else if (is_new && rename_new(temp, path) != 0)
+		st = errno == EEXIST ? fail_exists(path) : ct__file_fail_errno("create", path);
+	else if (!is_new && rename(temp, path) != 0)
 		st = ct__file_fail_errno("replace", path);
-	}
 	if (st < 0)
 		unlink(temp);
 	else
@@ -55,26 +79,50 @@ static enum ct_status move_into_place(const char *temp, const char *path)
 	return st;
 }
 
-enum ct_status ct_file_replace(const char *path, const void *data, size_t len)
+static enum ct_status write_file(const char *path, const void *data, size_t len, bool is_new)
 {
 	enum ct_status st;
-	struct stat sb;
 	char *temp;
 	int fd;
 
-	/* `--out /dev/null` must not replace the device with a file. */
-	if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode))
-		return ct__file_refuse_kind(CT_IO, sb.st_mode, path);
-	CT_TRY_ALLOC(temp = temp_name(path));
+	CT_TRY_ALLOC(temp = ct_file_temp_name(path));
 	fd = ct__file_open_retry(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
 	if (fd < 0)
 		st = ct__file_fail_errno("create", temp);
 	else
 		st = finish_temp(ct_fd_write_all(fd, data, len, path), fd, temp, path);
 	if (st == CT_OK)
-		st = move_into_place(temp, path);
+		st = move_into_place(temp, path, is_new);
 	ct_free(temp);
 	return st;
+}
+
+enum ct_status ct_file_replace(const char *path, const void *data, size_t len)
+{
+	struct stat sb;
+
+	/* `--out /dev/null` must not replace the device with a file. */
+	if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode))
+		return ct__file_refuse_kind(CT_IO, sb.st_mode, path);
+	return write_file(path, data, len, false);
+}
+
+enum ct_status ct_file_check_new(const char *path)
+{
+	struct stat sb;
+
+	return lstat(path, &sb) == 0 ? fail_exists(path) : CT_OK;
+}
+
+enum ct_status ct_file_create(const char *path, const void *data, size_t len)
+{
+	CT_TRY(ct_file_check_new(path));
+	return write_file(path, data, len, true);
+}
+
+enum ct_status ct_file_publish(const char *temp, const char *path)
+{
+	return move_into_place(temp, path, true);
 }
 
 static enum ct_status copy_all(int from, int to, const char *path)
@@ -101,14 +149,14 @@ enum ct_status ct_file_replace_by_copy(const char *path)
 	char *temp;
 
 	CT_TRY(ct_file_open(path, CT_FILE_READ, &from));
-	temp = temp_name(path);
+	temp = ct_file_temp_name(path);
 	if (!temp) {
 		st = CT_NOMEM;
 		goto out;
 	}
 	CT_TRY_GOTO(ct_file_open(temp, CT_FILE_NEW, &to), st, out);
 	CT_TRY_GOTO(finish_temp(copy_all(from, to, path), to, temp, path), st, out);
-	st = move_into_place(temp, path);
+	st = move_into_place(temp, path, false);
 out:
 	ct_free(temp);
 	close(from);
@@ -147,11 +195,11 @@ enum ct_status ct_link_replace(const char *target, const char *link)
 	enum ct_status st;
 	char *temp;
 
-	CT_TRY_ALLOC(temp = temp_name(link));
+	CT_TRY_ALLOC(temp = ct_file_temp_name(link));
 	if (symlink(target, temp) != 0)
 		st = ct__file_fail_errno("create", temp);
 	else
-		st = move_into_place(temp, link);
+		st = move_into_place(temp, link, false);
 	ct_free(temp);
 	return st;
 }

@@ -9,6 +9,7 @@
 /* The linker redirects the library's calls to these functions (--wrap). */
 static struct {
 	int write_err, fsync_err, rename_err; /* errno to fail with; 0: succeed */
+	int rename_new_err;                   /* of renameat2, which rename does not call */
 	int fsync_skip;                       /* this many calls succeed first */
 	size_t write_max;                     /* longest write; 0: no limit */
 	int n_eintr;
@@ -20,6 +21,8 @@ static struct {
 ssize_t __real_write(int fd, const void *p, size_t n);
 int __real_fsync(int fd);
 int __real_rename(const char *from, const char *to);
+int __real_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags);
+int __wrap_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags);
 int __real_open(const char *path, int flags, mode_t mode);
 int __real_close(int fd);
 int __wrap_open(const char *path, int flags, mode_t mode);
@@ -82,6 +85,15 @@ int __wrap_rename(const char *from, const char *to)
 		return -1;
 	}
 	return __real_rename(from, to);
+}
+
+int __wrap_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+	if (inject.rename_new_err) {
+		errno = inject.rename_new_err;
+		return -1;
+	}
+	return __real_renameat2(from_dir, from, to_dir, to, flags);
 }
 
 static int work_again(void **state)
@@ -160,6 +172,41 @@ static void test_failed_replace_leaves_the_old_file(void **state)
 	assert_holds(path, "new");
 	assert_int_equal(count_entries(dir), 1);
 	ct_free(absent);
+	ct_free(path);
+	ct_free(dir);
+}
+
+/* On every file system: some cannot refuse to replace a file. */
+static void test_create(void **state)
+{
+	static const int errors[] = {0, EINVAL, ENOSYS};
+	char *dir = sub_folder(state, "create"), *path = ct_path_join(dir, "f"), *link = ct_path_join(dir, "link"),
+	     *temp;
+
+	assert_int_equal(symlink("nothing", link), 0);
+	for (size_t i = 0; i < CT_ARRAY_LEN(errors); i++) {
+		inject.rename_new_err = errors[i];
+		assert_ok(ct_file_create(path, "new", 3));
+		assert_fails(ct_file_create(path, "newer", 5), CT_IO, "File exists");
+		assert_non_null(strstr(ct_error_hint_text(), "another name"));
+		assert_fails(ct_file_create(link, "x", 1), CT_IO, "File exists");
+		/* Another process has created the file in the meantime. */
+		temp = ct_file_temp_name(path);
+		assert_ok(ct_file_replace(temp, "late", 4));
+		assert_fails(ct_file_publish(temp, path), CT_IO, "File exists");
+		assert_non_null(strstr(ct_error_hint_text(), "another name"));
+		ct_free(temp);
+		assert_holds(path, "new");
+		assert_int_equal(count_entries(dir), 2);
+		assert_int_equal(unlink(path), 0);
+	}
+	inject.rename_new_err = EACCES;
+	assert_fails(ct_file_create(path, "new", 3), CT_IO, path);
+	work_again(NULL);
+	inject.write_err = ENOSPC;
+	assert_fails(ct_file_create(path, "new", 3), CT_IO, "No space left");
+	assert_int_equal(count_entries(dir), 1);
+	ct_free(link);
 	ct_free(path);
 	ct_free(dir);
 }
@@ -399,6 +446,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_replace),
 		TEST(test_failed_replace_leaves_the_old_file),
+		TEST(test_create),
 		TEST(test_replace_by_copy),
 		TEST(test_read),
 		TEST(test_make_list_remove),

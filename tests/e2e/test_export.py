@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -265,7 +266,16 @@ class Command(Case):
             self.assertNotIn(f.read(), contents)
         # Nothing is overwritten.
         r = self.run_ctrain("export", self.path("run"), "--out", self.path("0.onnx"), expect=IO)
-        self.assert_last_says(r, "0.onnx")
+        self.assert_last_says(r, "0.onnx: File exists", "hint: .*another name")
+
+    def test_killed(self):
+        """A file has its name only when it is complete, so the export can be repeated after a kill."""
+        self.train("train.max_steps=3")
+        for n in (1, 4):
+            self.run_ctrain("export", self.path("run"), "--out", self.path("x.safetensors"), env={"CTRAIN_FAILPOINT": f"export:{n}"}, expect=-signal.SIGKILL)
+            self.assertFalse(os.path.exists(self.path("x.safetensors")))
+        self.run_ctrain("export", self.path("run"), "--out", self.path("x.safetensors"))
+        self.run_ctrain("export", self.path("x.safetensors"), "--out", self.path("y.onnx"))
 
     def test_suffixes(self):
         """A file name that promises another format is refused, and nothing is written."""

@@ -2,8 +2,8 @@
  * counterpart, so its users refer to its input (ct__export_values). In ctrain all values have the shape [N,C,H,W], but
  * in the formats some have rank 2, so for each value it is recorded which one it has (`flat`).
  *
- * A file that exists is never replaced, because it may be the only copy of other weights, and a file that could not be
- * completed is removed. A Python module comes with a file of weights; both are written, or none, unless the weights
+ * A file that exists is never replaced, because it may be the only copy of other weights, and a file gets its name when
+ * it is complete. A Python module comes with a file of weights; both are written, or none, unless the weights
  * file is the one that was exported. Weights of unknown models can be copied, since this needs no graph. */
 #include "trainer/tools/export/export.h"
 
@@ -93,22 +93,8 @@ struct job {
 /* Fails if the file exists: it may be the only copy of other weights. */
 static enum ct_status write_new(const char *path, const struct ct_str *text)
 {
-	enum ct_status st;
-	int fd;
-
 	CT_TRY(ct_str_status(text));
-	CT_TRY(ct_file_open(path, CT_FILE_NEW, &fd));
-	CT_TRY_GOTO(ct_fd_write_all(fd, text->s, text->len, path), st, fail);
-	CT_TRY_GOTO(ct_fd_sync(fd, path), st, fail);
-	st = ct_fd_close(fd, path);
-	if (st < 0)
-		unlink(path);
-	return st;
-
-fail:
-	close(fd);
-	unlink(path);
-	return st;
+	return ct_file_create(path, text->s, text->len);
 }
 
 static enum ct_status write_onnx(const struct job *j, const struct ct_export_model *m, const char *weights)

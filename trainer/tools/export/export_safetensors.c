@@ -4,6 +4,8 @@
  * the file is written, in the order of the source. */
 #include <string.h>
 
+#include "base/failpoint.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "trainer/run/checkpoint/model_weights.h"
 #include "trainer/tools/export/export_impl.h"
@@ -43,6 +45,7 @@ static enum ct_status fill(void *user, int i, float *out)
 {
 	const struct exporting *e = user;
 
+	ct_failpoint("export");
 	return ct_safetensors_read(e->file.tensors, e->from[i], out, ct_tensor_n(&e->desc[i]));
 }
 
@@ -52,11 +55,18 @@ static enum ct_status write_file(struct exporting *e, const char *description, c
 	const char *const metadata[] = {
 		"format",    "pt", "producer", "ctrain " CTRAIN_VERSION, described ? CT_DESCRIPTION_KEY : NULL,
 		description, NULL};
-	char sha[65];
+	char sha[65], *temp;
 	uint64_t bytes;
+	enum ct_status st;
 
 	CT_TRY(list_tensors(e));
-	CT_TRY(ct_safetensors_write(path, e->desc, e->n, fill, e, metadata, sha, &bytes));
+	CT_TRY(ct_file_check_new(path));
+	CT_TRY_ALLOC(temp = ct_file_temp_name(path));
+	st = ct_safetensors_write(temp, e->desc, e->n, fill, e, metadata, sha, &bytes);
+	if (st == CT_OK)
+		st = ct_file_publish(temp, path);
+	ct_free(temp);
+	CT_TRY(st);
 	ct_str_addf(report, "%s: %d tensors%s from %s\n", path, e->n, e->file.averages ? " (EMA weights)" : "",
 		    e->file.path);
 	return CT_OK;
