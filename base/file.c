@@ -70,14 +70,14 @@ static const char *kind_of(mode_t mode)
 	}
 }
 
-int ct__file_open_retry(const char *path, int flags)
+int ct__file_open_retry(const char *path, int flags, mode_t mode)
 {
 	int fd;
 
 	/* Non-blocking, because opening a FIFO would wait for its other end. It makes no difference for regular
 	 * files. */
 	do
-		fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+		fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
 	while (fd < 0 && errno == EINTR);
 	return fd;
 }
@@ -124,7 +124,7 @@ enum ct_status ct_file_open(const char *path, enum ct_file_mode mode, int *out)
 	int fd;
 
 	CT_ASSERT((unsigned)mode < CT_ARRAY_LEN(flags));
-	fd = ct__file_open_retry(path, flags[mode]);
+	fd = ct__file_open_retry(path, flags[mode], 0666);
 	if (fd < 0)
 		return fail_open(path, mode);
 	st = ct__file_check_regular(fd, mode == CT_FILE_READ ? CT_DATA : CT_IO, path);
@@ -317,7 +317,7 @@ enum ct_status ct_file_still_at(int fd, const char *path)
 enum ct_status ct_dir_sync(const char *path)
 {
 	enum ct_status st = CT_OK;
-	int fd = ct__file_open_retry(path, O_RDONLY | O_DIRECTORY), rc;
+	int fd = ct__file_open_retry(path, O_RDONLY | O_DIRECTORY, 0), rc;
 
 	if (fd < 0)
 		return ct__file_fail_errno("open directory", path);

@@ -27,6 +27,8 @@ enum ct_status ct_file_read(const char *path, size_t max_bytes, char **data, siz
  * `path`, and syncs the directory. Readers see either the old or the new file. A symbolic link is replaced, not
  * followed. A device, FIFO or directory is rejected. */
 enum ct_status ct_file_replace(const char *path, const void *data, size_t len) CT_MUST_CHECK;
+/* The same with a new file that only this user can read and write. */
+enum ct_status ct_file_replace_private(const char *path, const void *data, size_t len) CT_MUST_CHECK;
 /* Replaces a file by a copy of itself in the same way. What other processes write to the old file, which they may still
  * have open, is lost. The file may be of any size. */
 enum ct_status ct_file_replace_by_copy(const char *path) CT_MUST_CHECK;
@@ -39,6 +41,11 @@ enum ct_status ct_file_publish(const char *temp, const char *path) CT_MUST_CHECK
 /* Returns the name of a temporary file in the directory of `path` that no other process uses: PATH.tmp-PID-TIME. The
  * caller owns it. */
 char *ct_file_temp_name(const char *path);
+/* Returns the suffix of a temporary name (.tmp-PID-TIME), which is a part of `name`, or NULL for other names. */
+const char *ct_file_temp_suffix(const char *name);
+/* A killed process leaves its temporary file. All functions that replace or create a file remove those of the same file
+ * that are older than this, in seconds. */
+#define CT_FILE_LEFTOVER_S 86400
 bool ct_file_exists(const char *path);
 enum ct_status ct_file_size(const char *path, uint64_t *bytes) CT_MUST_CHECK;
 /* Checks that `path` still refers to the file that is open as fd. Fails with CT_IO if the file was removed or replaced,

@@ -11,7 +11,7 @@ enum ct_status ct__file_fail(enum ct_status st, const char *doing, const char *p
 /* The same with CT_NOT_FOUND if the path does not exist, else CT_IO. */
 enum ct_status ct__file_fail_errno(const char *doing, const char *path);
 /* Opens a file as open(2) does, but does not wait for the other end of a FIFO. */
-int ct__file_open_retry(const char *path, int flags);
+int ct__file_open_retry(const char *path, int flags, mode_t mode);
 /* Fails with st, because the path refers to something of this kind instead of a regular file. */
 enum ct_status ct__file_refuse_kind(enum ct_status st, mode_t mode, const char *path);
 /* Fails with `otherwise` if fd is not open on a regular file. */

@@ -3,7 +3,12 @@
  * after it, so the new name survives. The temporary file is in the same directory, since rename works only within a
  * file system, and is removed after every error. Its name contains the process id and the time, so that several
  * processes may replace the same file; the last rename wins. A new file gets its name by a rename that fails if the
- * name is in use; where the file system has no such rename (NFS), the name is looked up directly before the rename. */
+ * name is in use; where the file system has no such rename (NFS), the name is looked up directly before the rename.
+ *
+ * A killed process leaves its temporary file. The next process that replaces the same file removes it when it is a day
+ * old. Only the age shows that the process has ended, because it may have run on another host. The age is measured by
+ * the clock of the file system: the temporary file of the process that removes others is new. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,9 +20,42 @@
 #include "base/file_impl.h"
 #include "base/mem.h"
 
+#define MARK ".tmp-"
+
 char *ct_file_temp_name(const char *path)
 {
-	return ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns());
+	return ct_strfmt("%s" MARK "%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns());
+}
+
+const char *ct_file_temp_suffix(const char *name)
+{
+	const char *suffix = strstr(name, MARK), *p = suffix ? suffix + strlen(MARK) : "";
+	const size_t pid = strspn(p, "0123456789");
+
+	if (pid == 0 || p[pid] != '-')
+		return NULL;
+	p += pid + 1;
+	return p[0] && strspn(p, "0123456789abcdef") == strlen(p) ? suffix : NULL;
+}
+
+/* Removes old temporary files of `name` in the directory dir, where temp is a new file. */
+static void remove_leftovers(const char *dir, const char *name, const char *temp)
+{
+	struct stat now, sb;
+	DIR *d = lstat(temp, &now) == 0 ? opendir(dir) : NULL;
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		const char *suffix = ct_file_temp_suffix(e->d_name);
+
+		if (suffix && (size_t)(suffix - e->d_name) == strlen(name) &&
+		    strncmp(e->d_name, name, strlen(name)) == 0 &&
+		    fstatat(dirfd(d), e->d_name, &sb, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    now.st_mtime - sb.st_mtime > CT_FILE_LEFTOVER_S)
+			(void)unlinkat(dirfd(d), e->d_name, 0);
+	}
+	if (d)
+		closedir(d);
 }
 
 static enum ct_status fail_exists(const char *path)
@@ -65,6 +103,8 @@ static enum ct_status move_into_place(const char *temp, const char *path, bool i
 	enum ct_status st = CT_OK;
 	char *dir = ct_path_dir(path);
 
+	if (dir)
+		remove_leftovers(dir, ct_path_name(path), temp);
 	if (!dir)
 		st = CT_NOMEM;
 	else if (is_new && rename_new(temp, path) != 0)
@@ -79,14 +119,14 @@ static enum ct_status move_into_place(const char *temp, const char *path, bool i
 	return st;
 }
 
-static enum ct_status write_file(const char *path, const void *data, size_t len, bool is_new)
+static enum ct_status write_file(const char *path, const void *data, size_t len, mode_t mode, bool is_new)
 {
 	enum ct_status st;
 	char *temp;
 	int fd;
 
 	CT_TRY_ALLOC(temp = ct_file_temp_name(path));
-	fd = ct__file_open_retry(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+	fd = ct__file_open_retry(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
 	if (fd < 0)
 		st = ct__file_fail_errno("create", temp);
 	else
@@ -97,14 +137,24 @@ static enum ct_status write_file(const char *path, const void *data, size_t len,
 	return st;
 }
 
-enum ct_status ct_file_replace(const char *path, const void *data, size_t len)
+static enum ct_status replace(const char *path, const void *data, size_t len, mode_t mode)
 {
 	struct stat sb;
 
 	/* `--out /dev/null` must not replace the device with a file. */
 	if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode))
 		return ct__file_refuse_kind(CT_IO, sb.st_mode, path);
-	return write_file(path, data, len, false);
+	return write_file(path, data, len, mode, false);
+}
+
+enum ct_status ct_file_replace(const char *path, const void *data, size_t len)
+{
+	return replace(path, data, len, 0666);
+}
+
+enum ct_status ct_file_replace_private(const char *path, const void *data, size_t len)
+{
+	return replace(path, data, len, 0600);
 }
 
 enum ct_status ct_file_check_new(const char *path)
@@ -117,7 +167,7 @@ enum ct_status ct_file_check_new(const char *path)
 enum ct_status ct_file_create(const char *path, const void *data, size_t len)
 {
 	CT_TRY(ct_file_check_new(path));
-	return write_file(path, data, len, true);
+	return write_file(path, data, len, 0666, true);
 }
 
 enum ct_status ct_file_publish(const char *temp, const char *path)
@@ -165,7 +215,7 @@ out:
 
 static enum ct_status probe(const char *file)
 {
-	int fd = ct__file_open_retry(file, O_WRONLY | O_CREAT | O_NOFOLLOW);
+	int fd = ct__file_open_retry(file, O_WRONLY | O_CREAT | O_NOFOLLOW, 0666);
 	enum ct_status st;
 
 	if (fd < 0)

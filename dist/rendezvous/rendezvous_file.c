@@ -165,7 +165,7 @@ enum ct_status ct__rendezvous_file_publish(const struct ct_rendezvous_file *m, c
 	ct_str_add(&b, "end\n");
 	st = ct_str_status(&b);
 	if (st == CT_OK)
-		st = ct_secret_file_write(path, b.s, b.len);
+		st = ct_file_replace_private(path, b.s, b.len);
 	ct_str_release(&b);
 	if (st == CT_NOT_FOUND)
 		return CT_FAIL(CT_IO, "cannot create the rendezvous file: %s", ct_error_message());

@@ -140,31 +140,6 @@ enum ct_status ct_secret_file_read(const char *path, size_t max, char **text, si
 	return st;
 }
 
-enum ct_status ct_secret_file_write(const char *path, const void *data, size_t len)
-{
-	char *temp = ct_strfmt("%s.tmp-%ld", path, (long)getpid());
-	enum ct_status st = CT_OK;
-	int fd;
-
-	CT_TRY_ALLOC(temp);
-	(void)unlink(temp);
-	fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0) {
-		st = CT_FAIL(errno == ENOENT ? CT_NOT_FOUND : CT_IO, "cannot create %s: %s", temp, strerror(errno));
-		goto out;
-	}
-	st = ct_fd_write_all(fd, data, len, temp);
-	if (close(fd) != 0 && errno != EINTR && st == CT_OK)
-		st = CT_FAIL(CT_IO, "cannot close %s: %s", temp, strerror(errno));
-	if (st == CT_OK && rename(temp, path) != 0)
-		st = CT_FAIL(CT_IO, "cannot replace %s: %s", path, strerror(errno));
-	if (st < 0)
-		(void)unlink(temp);
-out:
-	ct_free(temp);
-	return st;
-}
-
 /* Also returns CT_NOT_FOUND for an empty file. */
 static enum ct_status from_file(const char *path, struct ct_secret *out)
 {
@@ -195,7 +170,7 @@ static enum ct_status make_file(const char *path, struct ct_secret *out)
 
 	CT_TRY(ct_token_make(line));
 	line[MADE_CHARS] = '\n';
-	st = ct_secret_file_write(path, line, MADE_CHARS + 1);
+	st = ct_file_replace_private(path, line, MADE_CHARS + 1);
 	/* Read it back, to check whether this file system stores permissions. */
 	if (st == CT_OK)
 		st = from_file(path, out);

@@ -37,11 +37,9 @@ enum ct_status ct_secret_missing(const char *run_dir, double waited_s, const cha
 /* Uses only the first two sources. *out is zeroed if they have no secret. */
 enum ct_status ct_secret_from_env(struct ct_secret *out) CT_MUST_CHECK;
 
-/* Replaces the file atomically with one that only this user can read. */
-enum ct_status ct_secret_file_write(const char *path, const void *data, size_t len) CT_MUST_CHECK;
-/* Reads such a file. *text is NUL-terminated and owned by the caller. Fails with CT_NOT_FOUND if there is no file, with
- * CT_USAGE if the file belongs to another user or others can read or write it, and with CT_DATA if it is not a regular
- * file or has more than max bytes. */
+/* Reads a file that only this user can read, such as ct_file_replace_private writes. *text is NUL-terminated and owned
+ * by the caller. Fails with CT_NOT_FOUND if there is no file, with CT_USAGE if the file belongs to another user or
+ * others can read or write it, and with CT_DATA if it is not a regular file or has more than max bytes. */
 enum ct_status ct_secret_file_read(const char *path, size_t max, char **text, size_t *len) CT_MUST_CHECK;
 
 #endif

@@ -1,8 +1,10 @@
 #include "tests/base/check_file.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Makes a directory, a FIFO, a device, a socket, a link to a file and a dangling link. */
@@ -99,9 +101,54 @@ static void test_replace_kinds(void **state)
 	ct_free(dir);
 }
 
+/* Only old temporary files of the same file are removed. */
+static void test_leftovers(void **state)
+{
+	static const struct {
+		const char *name;
+		int age_s;
+		bool goes;
+	} files[] = {
+		{"f.tmp-17-1a2b", CT_FILE_LEFTOVER_S + 60, true}, {"f.tmp-18-ff", CT_FILE_LEFTOVER_S - 60, false},
+		{"f.tmp-19-x", CT_FILE_LEFTOVER_S + 60, false},   {"f.tmp-19", CT_FILE_LEFTOVER_S + 60, false},
+		{"f.tmp--1", CT_FILE_LEFTOVER_S + 60, false},     {"f.tmp-backup", CT_FILE_LEFTOVER_S + 60, false},
+		{"ff.tmp-17-1", CT_FILE_LEFTOVER_S + 60, false},  {".tmp-17-1", CT_FILE_LEFTOVER_S + 60, false},
+	};
+	char *dir = sub_folder(state, "leftovers"), *path = ct_path_join(dir, "f"), *left[CT_ARRAY_LEN(files)];
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(files); i++) {
+		const struct timespec at = {.tv_sec = time(NULL) - files[i].age_s};
+
+		left[i] = ct_path_join(dir, files[i].name);
+		assert_ok(ct_file_replace(left[i], "x", 1));
+		assert_int_equal(utimensat(AT_FDCWD, left[i], (struct timespec[]){at, at}, 0), 0);
+	}
+	assert_ok(ct_file_replace(path, "one", 3));
+	for (size_t i = 0; i < CT_ARRAY_LEN(files); i++) {
+		assert_int_equal(ct_file_exists(left[i]), !files[i].goes);
+		ct_free(left[i]);
+	}
+	ct_free(path);
+	ct_free(dir);
+}
+
+static void test_replace_private(void **state)
+{
+	char *path = ct_path_join(*state, "private");
+	struct stat sb;
+
+	assert_ok(ct_file_replace(path, "old", 3));
+	assert_ok(ct_file_replace_private(path, "new", 3));
+	assert_holds(path, "new");
+	assert_int_equal(stat(path, &sb), 0);
+	assert_int_equal(sb.st_mode & 07777, 0600);
+	ct_free(path);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_replace_kinds)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_replace_kinds),
+					   cmocka_unit_test(test_leftovers), cmocka_unit_test(test_replace_private)};
 
 	return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
