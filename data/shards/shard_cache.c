@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "data/files/inflate.h"
@@ -20,6 +20,7 @@
 #include "base/log.h"
 
 #define MAGIC "ctshard"
+#define STALE_S 60 /* a temporary file is written in less time */
 #define VERSION 3u /* 2: .idx files that lack samples are rejected; 3: records repeated keys and truncated padding */
 #define INDEX_DIRECTORY ".ctrain-index"
 #define MAX_FILE ((size_t)4 << 30)
@@ -205,14 +206,22 @@ char *ct_shard_index_path(const char *shard, const char *dir)
 	return path;
 }
 
-/* A cache file needs no fsync: a half-written one fails its checksum. */
+/* A cache file needs no fsync: a half-written one fails its checksum. So the temporary file may have the same name in
+ * all processes. Whoever finds one that another process is writing leaves the index to that process, and whoever finds
+ * one that a killed process has left removes it. */
 static enum ct_status write_file(const char *path, const uint8_t *data, size_t n)
 {
-	enum ct_status st;
+	enum ct_status st = CT_OK;
+	struct stat sb;
 	char *temp;
 	int fd;
 
-	CT_TRY_ALLOC(temp = ct_strfmt("%s.tmp-%ld-%llx", path, (long)getpid(), (unsigned long long)ct_now_ns()));
+	CT_TRY_ALLOC(temp = ct_strfmt("%s.tmp", path));
+	if (lstat(temp, &sb) == 0) {
+		if (difftime(time(NULL), sb.st_mtime) <= STALE_S)
+			goto done;
+		(void)unlink(temp);
+	}
 	CT_TRY_GOTO(ct_file_open(temp, CT_FILE_NEW, &fd), st, done);
 	st = ct_fd_write_all(fd, data, n, temp);
 	if (st < 0)

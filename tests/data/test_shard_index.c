@@ -242,6 +242,17 @@ static void test_kept(void **state)
 	assert_ok(ct_file_replace(p.kept, data, n));
 	expect_open(&p, CT_SHARD_SCANNED, 6);
 	expect_open(&p, CT_SHARD_CACHED, 6);
+	/* A temporary file of a process that is writing the same index, which a killed process leaves. */
+	char *temp = ct_strfmt("%s.tmp", p.kept);
+	assert_int_equal(unlink(p.kept), 0);
+	assert_ok(ct_file_replace(temp, data, n / 2));
+	expect_open(&p, CT_SHARD_SCANNED, 6);
+	assert_false(ct_file_exists(p.kept));
+	assert_int_equal(utimensat(AT_FDCWD, temp, times, 0), 0);
+	expect_open(&p, CT_SHARD_SCANNED, 6);
+	expect_open(&p, CT_SHARD_CACHED, 6);
+	assert_false(ct_file_exists(temp));
+	ct_free(temp);
 	/* A directory where the file should be. */
 	assert_int_equal(unlink(p.kept), 0);
 	assert_int_equal(mkdir(p.kept, 0700), 0);
