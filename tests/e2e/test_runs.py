@@ -88,7 +88,7 @@ class Runs(Case):
         self.assertNotIn("busy", r.out)
         self.assertEqual(self.names(), before)
         r = self.runs("clean", "--yes")
-        self.assertRegex(r.out, r"(?m)^removed \d directories")
+        self.assertRegex(r.out, r"(?m)^removed \d items")
         self.assertEqual(self.names(), [n for n in before if n not in ("bad", "live" if "runs/live:" in r.out else "")])
         self.assertTrue(os.path.exists(self.path("runs", "notes", "readme.txt")))
         self.assert_checkpoints_whole("runs/group/fast")

@@ -271,6 +271,52 @@ static void test_clean_unknown_host(void **state)
 	ct_free(dir);
 }
 
+/* Temporary files that killed processes have left in runs that have ended. */
+static void test_clean_leftovers(void **state)
+{
+	static const struct {
+		const char *name;
+		int age_s;
+	} files[] = {
+		{"done/eval/classes.csv.tmp-22-5e", CT_FILE_LEFTOVER_S + 60},
+		{"done/report.html.tmp-17-1a", CT_FILE_LEFTOVER_S + 60},
+		{"done/config.yaml.tmp-18-2b", CT_FILE_LEFTOVER_S - 60},
+		{"done/notes.txt.tmp-19-3c", CT_FILE_LEFTOVER_S + 60},
+		{"done/log/postmortem.txt.tmp-20-4d", CT_FILE_LEFTOVER_S + 60},
+		{"done/log/flight-00000.json.tmp-21", CT_FILE_LEFTOVER_S + 60},
+		{"failed/token.tmp-23-6f", CT_FILE_LEFTOVER_S + 60}, /* goes with its run */
+	};
+	const char *kept[] = {files[2].name, files[3].name, files[5].name, files[6].name};
+	struct ct_run_list l;
+	struct ct_clean_plan p;
+	bool removed;
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(files); i++) {
+		const struct timespec at = {.tv_sec = time(NULL) - files[i].age_s};
+		char *path = ct_strfmt("%s/runs/%s", tmpdir, files[i].name);
+
+		write_old(path, "x");
+		assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){at, at}, 0), 0);
+		ct_free(path);
+	}
+	find(&l, "name!=relost", "name", "broken deep/er/stopped done failed");
+	expect_plan(&l, &p, "report.html.tmp-17-1a postmortem.txt.tmp-20-4d classes.csv.tmp-22-5e failed");
+	for (size_t i = 0; i < 3; i++) {
+		assert_ok(ct_clean_remove(&p.items[i], &removed));
+		assert_true(removed);
+		assert_false(ct_file_exists(p.items[i].path));
+	}
+	for (size_t i = 0; i < CT_ARRAY_LEN(kept); i++) {
+		char *path = ct_strfmt("%s/runs/%s", tmpdir, kept[i]);
+
+		assert_int_equal(unlink(path), 0);
+		ct_free(path);
+	}
+	ct_clean_release(&p);
+	ct_run_list_release(&l);
+}
+
 static void test_clean(void **state)
 {
 	struct ct_run_list l;
@@ -401,15 +447,11 @@ static void test_text_table(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_states),
-		cmocka_unit_test(test_running),
-		cmocka_unit_test(test_filter_and_sort),
-		cmocka_unit_test(test_table),
-		cmocka_unit_test(test_compare),
-		cmocka_unit_test(test_clean),
-		cmocka_unit_test(test_clean_unknown_host),
-		cmocka_unit_test(test_text_table),
-		cmocka_unit_test(test_follow),
+		cmocka_unit_test(test_states),          cmocka_unit_test(test_running),
+		cmocka_unit_test(test_filter_and_sort), cmocka_unit_test(test_table),
+		cmocka_unit_test(test_compare),         cmocka_unit_test(test_clean),
+		cmocka_unit_test(test_clean_leftovers), cmocka_unit_test(test_clean_unknown_host),
+		cmocka_unit_test(test_text_table),      cmocka_unit_test(test_follow),
 	};
 
 	return cmocka_run_group_tests(tests, setup, tmpdir_teardown);

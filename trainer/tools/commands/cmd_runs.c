@@ -111,7 +111,7 @@ static bool confirm(const struct ct_clean_plan *p)
 {
 	char bytes[CT_BYTES_TEXT], answer[16] = "";
 
-	printf("Remove %s %zu director%s (%s)? [y/N] ", p->n == 1 ? "this" : "these", p->n, p->n == 1 ? "y" : "ies",
+	printf("Remove %s %zu item%s (%s)? [y/N] ", p->n == 1 ? "this" : "these", p->n, p->n == 1 ? "" : "s",
 	       ct_bytes_text(p->bytes, bytes));
 	(void)fflush(stdout);
 	return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
@@ -134,7 +134,7 @@ static enum ct_status remove_all(const struct ct_clean_plan *p)
 			printf("%s is kept, because the run is in use or has changed\n", p->items[i].path);
 		}
 	}
-	printf("removed %zu director%s (%s)\n", n, n == 1 ? "y" : "ies", ct_bytes_text(bytes, text));
+	printf("removed %zu item%s (%s)\n", n, n == 1 ? "" : "s", ct_bytes_text(bytes, text));
 	return CT_OK;
 }
 

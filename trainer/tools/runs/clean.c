@@ -1,7 +1,8 @@
 /* Only what ctrain has written is ever removed: all files must match the patterns below, and a run directory with any
  * other file is kept and reported. The patterns must therefore grow with each file that a run writes. A run is removed
- * if it has no checkpoint and has failed or was lost; of a finished run, old checkpoints are. A run on another host,
- * whose lock may not be visible, must also have been silent for a day.
+ * if it has no checkpoint and has failed or was lost; of a finished run, old checkpoints are. Of all runs that have
+ * ended, temporary files that killed processes have left are. A run on another host, whose lock may not be visible,
+ * must also have been silent for a day.
  *
  * Time passes between the plan and the removal, while the user decides. So each item is checked again under the lock of
  * its run: whether the run has written since, has a checkpoint by now, or contains a foreign file. What has changed is
@@ -10,12 +11,14 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "trainer/job/run_dir.h"
 #include "trainer/run/checkpoint/checkpoint.h"
@@ -40,7 +43,6 @@ static const char *const run_names[] = {"config.yaml",
 					"checkpoints/",
 					"tb/",
 					"eval/",
-					"config.yaml.tmp-*",
 					NULL};
 static const char *const eval_names[] = {"predictions.csv", "classes.csv",     "confusion.csv",
 					 "confusion.png",   "evaluation.json", NULL};
@@ -59,16 +61,20 @@ static const char *const *names_below(const char *pattern)
 						      : checkpoint_names;
 }
 
-/* Returns the pattern that the name matches, or NULL. */
+/* Returns the pattern that the name matches, or NULL. A temporary file matches the pattern of its file. */
 static const char *match(const char *const *patterns, const char *name, bool is_dir)
 {
+	const char *suffix = is_dir ? NULL : ct_file_temp_suffix(name);
+	char file[NAME_MAX + 1];
+
+	snprintf(file, sizeof(file), "%.*s", (int)(suffix ? (size_t)(suffix - name) : strlen(name)), name);
 	for (; *patterns; patterns++) {
 		const size_t len = strlen(*patterns);
 		const bool dir = (*patterns)[len - 1] == '/';
 		char pattern[64];
 
 		snprintf(pattern, sizeof(pattern), "%.*s", (int)(len - dir), *patterns);
-		if (dir == is_dir && fnmatch(pattern, name, 0) == 0)
+		if (dir == is_dir && fnmatch(pattern, file, 0) == 0)
 			return *patterns;
 	}
 	return NULL;
@@ -104,7 +110,22 @@ static enum ct_status look(const char *dir, const char *const *patterns, uint64_
 	return st;
 }
 
-/* Takes path. */
+/* Takes item.path. */
+static enum ct_status append(struct ct_clean_plan *p, struct ct_clean_item item)
+{
+	struct ct_clean_item *items = item.path ? ct_array_grow(p->items, p->n, &p->cap, sizeof(*items)) : NULL;
+
+	if (!items) {
+		ct_free(item.path);
+		return CT_NOMEM;
+	}
+	p->items = items;
+	p->items[p->n++] = item;
+	p->bytes += item.bytes;
+	return CT_OK;
+}
+
+/* Adds a directory. Takes path. */
 static enum ct_status add(struct ct_clean_plan *p, const struct ct_run_info *r, char *path, const char *why)
 {
 	struct ct_clean_item item = {
@@ -121,15 +142,48 @@ static enum ct_status add(struct ct_clean_plan *p, const struct ct_run_info *r, 
 		ct_free(path);
 		return st;
 	}
-	struct ct_clean_item *items = ct_array_grow(p->items, p->n, &p->cap, sizeof(*items));
-	if (!items) {
-		ct_free(path);
-		return CT_NOMEM;
+	return append(p, item);
+}
+
+/* Adds the temporary files that killed processes have left in a directory. */
+static enum ct_status add_leftovers(struct ct_clean_plan *p, const struct ct_run_info *r, const char *dir,
+				    const char *const *patterns)
+{
+	char **names = NULL;
+	size_t n = 0;
+	enum ct_status st = ct_file_exists(dir) ? ct_dir_list(dir, &names, &n) : CT_OK;
+
+	for (size_t i = 0; i < n && st == CT_OK; i++) {
+		struct ct_clean_item item = {.run = r, .why = "a temporary file of a killed process", .leftover = true};
+		struct stat sb;
+
+		if (!ct_file_temp_suffix(names[i]) || !match(patterns, names[i], false))
+			continue;
+		item.path = ct_path_join(dir, names[i]);
+		if (item.path && (lstat(item.path, &sb) != 0 || S_ISDIR(sb.st_mode) ||
+				  ct_wall_seconds() - (double)sb.st_mtime <= CT_FILE_LEFTOVER_S)) {
+			ct_free(item.path);
+			continue;
+		}
+		item.bytes = item.path ? (uint64_t)sb.st_size : 0;
+		st = append(p, item);
 	}
-	p->items = items;
-	p->items[p->n++] = item;
-	p->bytes += item.bytes;
-	return CT_OK;
+	ct_dir_list_free(names, n);
+	return st;
+}
+
+static enum ct_status find_leftovers(struct ct_clean_plan *p, const struct ct_run_info *r)
+{
+	static const char *const places[] = {"log/", "eval/", "checkpoints/"};
+	enum ct_status st = add_leftovers(p, r, r->dir, run_names);
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(places) && st == CT_OK; i++) {
+		char *dir = ct_path_join(r->dir, places[i]);
+
+		st = dir ? add_leftovers(p, r, dir, names_below(places[i])) : CT_NOMEM;
+		ct_free(dir);
+	}
+	return st;
 }
 
 /* Returns true if checkpoints/LINK refers to the checkpoint. */
@@ -191,12 +245,16 @@ enum ct_status ct_clean_find(const struct ct_run_list *l, struct ct_clean_plan *
 
 		if (is_elsewhere(r) && r->silent < ELSEWHERE_S)
 			continue;
-		if (r->state == CT_RUN_DONE)
-			CT_TRY(find_checkpoints(out, r));
-		else if ((r->state == CT_RUN_FAILED || r->state == CT_RUN_LOST) && ct_checkpoint_count(r->dir) == 0)
+		if ((r->state == CT_RUN_FAILED || r->state == CT_RUN_LOST) && ct_checkpoint_count(r->dir) == 0) {
 			CT_TRY(add(out, r, ct_strdup(r->dir),
 				   r->state == CT_RUN_FAILED ? "failed before its first checkpoint"
 							     : "lost before its first checkpoint"));
+			continue;
+		}
+		if (r->state == CT_RUN_DONE)
+			CT_TRY(find_checkpoints(out, r));
+		if (r->state != CT_RUN_RUNNING)
+			CT_TRY(find_leftovers(out, r));
 	}
 	return ct_str_status(&out->kept);
 }
@@ -223,6 +281,10 @@ enum ct_status ct_clean_remove(const struct ct_clean_item *item, bool *removed)
 		return CT_OK;
 	}
 	enum ct_status st = CT_OK;
+	if (item->leftover) {
+		*removed = unlink(item->path) == 0;
+		goto out;
+	}
 	if (!has_changed(item, complete))
 		st = look(item->path, complete ? run_names : checkpoint_names, &bytes, &foreign);
 	else
@@ -232,6 +294,7 @@ enum ct_status ct_clean_remove(const struct ct_clean_item *item, bool *removed)
 		*removed = st == CT_OK;
 	}
 	ct_free(foreign);
+out:
 	ct_run_dir_unlock(lock);
 	return st;
 }

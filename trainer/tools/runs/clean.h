@@ -1,5 +1,6 @@
 /* Finds and removes what is no longer needed in run directories: runs that failed or were lost before their first
- * checkpoint, and checkpoints of finished runs except the last and the best one. */
+ * checkpoint, checkpoints of finished runs except the last and the best one, and temporary files that killed processes
+ * have left. */
 #ifndef CT_TRAINER_TOOLS_RUNS_CLEAN_H
 #define CT_TRAINER_TOOLS_RUNS_CLEAN_H
 
@@ -7,7 +8,8 @@
 
 struct ct_clean_item {
 	const struct ct_run_info *run; /* borrowed */
-	char *path;                    /* owned: the run directory, or a checkpoint in it */
+	char *path;                    /* owned: the run directory, or a checkpoint or a temporary file in it */
+	bool leftover;                 /* a temporary file */
 	const char *why;
 	uint64_t bytes;
 	double changed; /* when the run wrote to metrics.jsonl; NaN: never */
