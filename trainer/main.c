@@ -1,4 +1,5 @@
 #define CT_LOG_COMPONENT "main"
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,12 +43,26 @@ static void report(void)
 		CT_DEBUG("  at %.*s", (int)strcspn(s, "\n"), s);
 }
 
+/* If a standard file is closed, the next file that is opened gets its descriptor: output would be written to that file,
+ * and children would get it as their standard file. */
+static void open_standard_files(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	const char *levels;
 	struct ct_cli cli = {0};
 	enum ct_status st;
 
+	open_standard_files();
 	/* If the program that started ctrain ignores SIGCHLD, waitpid would not get the exit codes of children. */
 	(void)signal(SIGCHLD, SIG_DFL);
 	ct_signals_prepare_init_process();

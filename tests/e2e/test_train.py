@@ -456,6 +456,13 @@ class Commands(Case):
         self.train("train.max_steps=2", prefix=("/usr/bin/env", "-i", f"{MARK}={self.mark}"))
         self.assertEqual(self.metrics(kind="end")[-1]["step"], 2)
 
+    def test_closed_standard_files(self):
+        """No file of the run gets the descriptor of a standard file that is closed, and with it the output."""
+        for run, closed in (("none", "<&- >&- 2>&-"), ("no-error", "2>&-"), ("output", "<&- 2>&-")):
+            self.train("train.epochs=1", run=run, prefix=("sh", "-c", f'exec "$@" {closed}', "sh"))
+            with open(self.path(run, "metrics.jsonl"), encoding="utf-8") as f:
+                self.assertEqual(json.loads(f.readlines()[-1])["status"], "done", closed)
+
     def test_row_39_info(self):
         r = self.run_ctrain("info")
         for word in ("onednn", "ref", "shm", "gloo", "cuda", "cpu", "mlp", "convnet", "mnist", "synthetic"):
