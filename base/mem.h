@@ -71,12 +71,14 @@ void ct_str_addf(struct ct_str *b, const char *fmt, ...) CT_PRINTF(2, 3);
 void ct_str_addv(struct ct_str *b, const char *fmt, va_list ap) CT_PRINTF(2, 0);
 /* Appends v with the fewest digits that convert back to the same number. */
 void ct_str_add_f64(struct ct_str *b, double v);
-/* Adds the untrusted string p [n]. Control characters, Unicode's line and paragraph
- * separators, and invalid UTF-8 are written as \xNN. Everything beyond max bytes is
- * replaced by "...". */
+/* Adds the untrusted string p [n]. Control characters, Unicode's line and paragraph separators and controls of the
+ * direction of writing, and invalid UTF-8 are written as \xNN. Everything beyond max bytes is replaced by "...". */
 void ct_str_add_escaped(struct ct_str *b, const char *p, size_t n, size_t max);
 /* Adds an untrusted string in the same way, but keeps its line breaks. */
 void ct_str_add_lines(struct ct_str *b, const char *text);
+/* Adds an untrusted field of a CSV file, in quotes if necessary (RFC 4180). If a spreadsheet would take it as a
+ * formula, it gets the prefix ', as OWASP recommends. */
+void ct_str_add_csv(struct ct_str *b, const char *text);
 /* Adds text in lines of at most 80 columns, and a line break. The first line starts at column `at`, where something has
  * been written already; the other lines are indented by `indent` spaces. Longer words stay in one piece. */
 void ct_str_add_wrapped(struct ct_str *b, const char *text, size_t at, size_t indent);

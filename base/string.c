@@ -180,10 +180,15 @@ size_t ct_escape_next(const char *p, size_t n, char out[5])
 	const unsigned char *u = (const unsigned char *)p;
 	size_t len = utf8_len(u, n);
 	bool control = len == 0 || u[0] < 0x20 || u[0] == 0x7F || (u[0] == 0xC2 && u[1] < 0xA0);
-	/* U+2028 and U+2029, which YAML and some programs take for line breaks. */
-	bool separator = len == 3 && u[0] == 0xE2 && u[1] == 0x80 && (u[2] == 0xA8 || u[2] == 0xA9);
+	/* U+2028 and U+2029, which YAML and some programs take for line breaks, and the characters with the property
+	 * Bidi_Control (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069), which can change the order in
+	 * which the rest of a line is shown. */
+	bool hidden = (len == 2 && u[0] == 0xD8 && u[1] == 0x9C) ||
+		      (len == 3 && u[0] == 0xE2 &&
+		       ((u[1] == 0x80 && (u[2] == 0x8E || u[2] == 0x8F || (u[2] >= 0xA8 && u[2] <= 0xAE))) ||
+			(u[1] == 0x81 && u[2] >= 0xA6 && u[2] <= 0xA9)));
 
-	if (control || separator) {
+	if (control || hidden) {
 		snprintf(out, 5, "\\x%02x", u[0]);
 		return 1;
 	}
@@ -218,6 +223,34 @@ void ct_str_add_lines(struct ct_str *b, const char *text)
 		taken = text[i] == '\n' ? 1 : ct_escape_next(text + i, n - i, out);
 		ct_str_add(b, text[i] == '\n' ? "\n" : out);
 	}
+}
+
+/* Returns true if a spreadsheet would take the field as a formula. */
+static bool is_formula(const char *text)
+{
+	char *end;
+
+	if (strncmp(text, "\xEF\xBC", 2) == 0) /* the full-width forms of the characters below */
+		return strchr("\x9D\x8B\x8D\xA0", text[2]) != NULL;
+	if (text[0] == '\0' || !strchr("=+-@\t\r\n", text[0]))
+		return false;
+	(void)strtod(text, &end);
+	return end == text || *end != '\0'; /* not a number */
+}
+
+void ct_str_add_csv(struct ct_str *b, const char *text)
+{
+	const bool formula = is_formula(text), quoted = formula || strpbrk(text, ",;\t\"\r\n");
+
+	if (quoted)
+		ct_str_add(b, formula ? "\"'" : "\"");
+	for (; *text; text++) {
+		if (*text == '"')
+			ct_str_add(b, "\"");
+		ct_str_add_bytes(b, text, 1);
+	}
+	if (quoted)
+		ct_str_add(b, "\"");
 }
 
 const char *ct_str_text(const struct ct_str *b)

@@ -63,9 +63,16 @@ static void test_escapes(void **state)
 		{"a\tb\nc\x7f", "a\\x09b\\x0ac\\x7f"},
 		{"h\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80", "h\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"},
 		{"\xC2\x9B[m", "\\xc2\\x9b[m"}, /* a control character of two bytes */
-		{"\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAA",
-		 "\\xe2\\x80\\xa8\\xe2\\x80\\xa9\xE2\x80\xAA"}, /* line breaks of YAML */
-		{"\xC0\xAF", "\\xc0\\xaf"},                     /* overlong */
+		{"\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAF",
+		 "\\xe2\\x80\\xa8\\xe2\\x80\\xa9\xE2\x80\xAF"}, /* line breaks of YAML */
+		/* Controls of the direction of writing, and their neighbors. */
+		{"\xD8\x9B\xD8\x9C\xD8\x9D", "\xD8\x9B\\xd8\\x9c\xD8\x9D"},
+		{"\xE2\x80\x8D\xE2\x80\x8E\xE2\x80\x8F\xE2\x80\x90",
+		 "\xE2\x80\x8D\\xe2\\x80\\x8e\\xe2\\x80\\x8f\xE2\x80\x90"},
+		{"\xE2\x80\xAA|\xE2\x80\xAE", "\\xe2\\x80\\xaa|\\xe2\\x80\\xae"},
+		{"\xE2\x81\xA5\xE2\x81\xA6|\xE2\x81\xA9\xE2\x81\xAA",
+		 "\xE2\x81\xA5\\xe2\\x81\\xa6|\\xe2\\x81\\xa9\xE2\x81\xAA"},
+		{"\xC0\xAF", "\\xc0\\xaf"}, /* overlong */
 		{"\xE0\x80\xAF", "\\xe0\\x80\\xaf"},
 		{"\xED\xA0\x80", "\\xed\\xa0\\x80"},          /* surrogate */
 		{"\xF4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* past U+10FFFF */
@@ -79,7 +86,43 @@ static void test_escapes(void **state)
 
 		ct_str_add_escaped(&b, cases[i].in, strlen(cases[i].in), 100);
 		assert_string_equal(ct_str_text(&b), cases[i].out);
-		assert_int_equal(ct_utf8_valid(cases[i].in, strlen(cases[i].in)), i <= 4);
+		assert_int_equal(ct_utf8_valid(cases[i].in, strlen(cases[i].in)), i <= 8);
+		ct_str_release(&b);
+	}
+}
+
+static void test_csv(void **state)
+{
+	static const struct {
+		const char *in, *out;
+	} cases[] = {
+		{"", ""},
+		{"cat", "cat"},
+		{"a,b", "\"a,b\""},
+		{"a;b", "\"a;b\""},
+		{"say \"a\"\n", "\"say \"\"a\"\"\n\""},
+		{"=cmd|' /C calc'!A0", "\"'=cmd|' /C calc'!A0\""},
+		{"@SUM(1)", "\"'@SUM(1)\""},
+		{"+1+cmd", "\"'+1+cmd\""},
+		{"-2+3", "\"'-2+3\""},
+		{"-", "\"'-\""},
+		{"\t=1", "\"'\t=1\""},
+		{"\xEF\xBC\x9D"
+		 "1",
+		 "\"'\xEF\xBC\x9D"
+		 "1\""},
+		{"\xEF\xBC\x90", "\xEF\xBC\x90"},
+		{"-12.5e3", "-12.5e3"},
+		{"+7", "+7"},
+		{"a=b", "a=b"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(cases); i++) {
+		struct ct_str b = {0};
+
+		ct_str_add_csv(&b, cases[i].in);
+		assert_string_equal(ct_str_text(&b), cases[i].out);
 		ct_str_release(&b);
 	}
 }
@@ -299,13 +342,13 @@ static void test_word_in(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_growing),       cmocka_unit_test(test_out_of_memory_is_sticky),
-		cmocka_unit_test(test_escapes),       cmocka_unit_test(test_escaped_cut),
-		cmocka_unit_test(test_suggest),       cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_whole_numbers), cmocka_unit_test(test_real_numbers),
-		cmocka_unit_test(test_sort),          cmocka_unit_test(test_shell_words),
-		cmocka_unit_test(test_word_in),       cmocka_unit_test(test_env_numbers),
-		cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_growing),      cmocka_unit_test(test_out_of_memory_is_sticky),
+		cmocka_unit_test(test_csv),          cmocka_unit_test(test_escapes),
+		cmocka_unit_test(test_escaped_cut),  cmocka_unit_test(test_suggest),
+		cmocka_unit_test(test_bytes),        cmocka_unit_test(test_whole_numbers),
+		cmocka_unit_test(test_real_numbers), cmocka_unit_test(test_sort),
+		cmocka_unit_test(test_shell_words),  cmocka_unit_test(test_word_in),
+		cmocka_unit_test(test_env_numbers),  cmocka_unit_test(test_ranges),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

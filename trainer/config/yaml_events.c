@@ -68,12 +68,19 @@ static void locate(const struct reader *r, size_t at, int *line, int *column)
 	}
 }
 
+/* Returns the code point of a valid character of two or three bytes. */
+static unsigned code_point(const char *p)
+{
+	const unsigned c = (unsigned char)p[0], second = (unsigned char)p[1] & 0x3Fu;
+
+	return c < 0xE0 ? (c & 0x1Fu) << 6 | second : (c & 0xFu) << 12 | second << 6 | ((unsigned char)p[2] & 0x3Fu);
+}
+
 /* Returns true if all bytes are valid UTF-8 text. Otherwise reports the first invalid one. */
 static bool check_bytes(struct reader *r)
 {
 	int line, column;
 
-	/* The string is NUL-terminated, so two bytes can be read at any position. */
 	for (size_t i = 0; i < r->len;) {
 		unsigned char c = (unsigned char)r->text[i];
 		char shown[5], why[96];
@@ -86,8 +93,8 @@ static bool check_bytes(struct reader *r)
 		locate(r, i, &line, &column);
 		if (c < 0x80)
 			snprintf(why, sizeof(why), "byte 0x%02x is not a text character; is this a binary file?", c);
-		else if (ct_utf8_valid(r->text + i, 2))
-			snprintf(why, sizeof(why), "invisible control character U+%04X", (unsigned char)r->text[i + 1]);
+		else if (ct_utf8_valid(r->text + i, c < 0xE0 ? 2 : 3))
+			snprintf(why, sizeof(why), "invisible control character U+%04X", code_point(r->text + i));
 		else
 			snprintf(why, sizeof(why), "byte 0x%02x is not valid UTF-8; save the file as UTF-8", c);
 		problem(r, line, column, why);

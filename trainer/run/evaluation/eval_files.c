@@ -1,6 +1,6 @@
 /* Each file is built in memory and then replaces the old one as a whole. evaluation.json is written last; it has the
  * step and the sizes that the other files belong to, and readers begin with it. Names and keys come from the user's
- * data, so they are quoted as in RFC 4180. For the same reason a reader trusts nothing: sizes are limited before
+ * data, so they are written by ct_str_add_csv. For the same reason a reader trusts nothing: sizes are limited before
  * memory is allocated, and samples, classes and probabilities must be in range; a probability may be NaN after a
  * divergence. */
 #include "trainer/run/evaluation/eval_files.h"
@@ -16,19 +16,6 @@
 #define MAX_CLASSES (1 << 20)
 
 static const char title[] = "sample,label,predicted,confidence,label_probability,key\n";
-
-/* Adds a field that is not trusted, in quotes if necessary. */
-static void add_field(struct ct_str *out, const char *text)
-{
-	if (!strpbrk(text, ",\"\r\n")) {
-		ct_str_add(out, text);
-		return;
-	}
-	ct_str_add(out, "\"");
-	for (; *text; text++)
-		ct_str_addf(out, *text == '"' ? "\"\"" : "%c", *text);
-	ct_str_add(out, "\"");
-}
 
 static enum ct_status write_file(const char *dir, const char *name, struct ct_str *text)
 {
@@ -65,7 +52,7 @@ static enum ct_status write_predictions(const char *dir, const struct ct_predict
 		ct_str_addf(&text, "%u,%d,%d,%.6g,%.6g,", i, (int)row[CT_PREDICTION_LABEL],
 			    (int)row[CT_PREDICTION_CLASS], row[CT_PREDICTION_CONFIDENCE],
 			    row[CT_PREDICTION_PROBABILITY]);
-		add_field(&text, key);
+		ct_str_add_csv(&text, key);
 		ct_str_add(&text, "\n");
 	}
 	return write_file(dir, "predictions.csv", &text);
@@ -81,7 +68,7 @@ static enum ct_status write_classes(const char *dir, const struct ct_scores *s, 
 		const struct ct_class_score *c = &s->classes[k];
 
 		ct_str_addf(&text, "%d,", k);
-		add_field(&text, class_name(d, k, buf, sizeof(buf)));
+		ct_str_add_csv(&text, class_name(d, k, buf, sizeof(buf)));
 		ct_str_addf(&text, ",%u,%u,%u,%.6f,%.6f,%.6f\n", c->n, c->predicted, c->correct, c->precision,
 			    c->recall, c->f1);
 	}
@@ -98,11 +85,11 @@ static enum ct_status write_confusion(const char *dir, const struct ct_scores *s
 	ct_str_add(&text, "label");
 	for (int k = 0; k < s->n_classes; k++) {
 		ct_str_add(&text, ",");
-		add_field(&text, class_name(d, k, buf, sizeof(buf)));
+		ct_str_add_csv(&text, class_name(d, k, buf, sizeof(buf)));
 	}
 	for (int k = 0; k < s->n_classes; k++) {
 		ct_str_add(&text, "\n");
-		add_field(&text, class_name(d, k, buf, sizeof(buf)));
+		ct_str_add_csv(&text, class_name(d, k, buf, sizeof(buf)));
 		for (int j = 0; j < s->n_classes; j++)
 			ct_str_addf(&text, ",%u", s->confusion[(size_t)k * (size_t)s->n_classes + (size_t)j]);
 	}

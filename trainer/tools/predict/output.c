@@ -1,7 +1,7 @@
 /* Text, JSON lines and CSV are printed as results arrive, so a long list needs no memory for them; JSON is one object,
  * which is printed at the end. The label of an image is the class whose name its directory has; the accuracy counts
  * only images with a label. Paths and names of classes come from elsewhere: they are escaped for the terminal, and
- * quoted for CSV. */
+ * for CSV. */
 #define CT_LOG_COMPONENT "predict"
 #include "trainer/tools/predict/output.h"
 
@@ -87,16 +87,13 @@ static void print_json_line(ct_json *image)
 	ct_json_destroy(image);
 }
 
-/* A field in quotes, with its quotes doubled (RFC 4180). */
-static void print_quoted(const char *text)
+static void print_field(const char *text)
 {
-	putchar('"');
-	for (; *text; text++) {
-		if (*text == '"')
-			putchar('"');
-		putchar(*text);
-	}
-	putchar('"');
+	struct ct_str field = {0};
+
+	ct_str_add_csv(&field, text);
+	fputs(ct_str_text(&field), stdout);
+	ct_str_release(&field);
 }
 
 static void print_csv_row(const struct ct_predict_output *o, uint32_t i, const struct ct_prediction *r, int k,
@@ -104,10 +101,10 @@ static void print_csv_row(const struct ct_predict_output *o, uint32_t i, const s
 {
 	const struct ct_description *d = &o->p->source.description;
 
-	print_quoted(o->paths[i]);
+	print_field(o->paths[i]);
 	if (r) {
 		printf(",%d,%d,", k + 1, r->label[k]);
-		print_quoted(r->label[k] < d->n_classes ? d->classes[r->label[k]] : "");
+		print_field(r->label[k] < d->n_classes ? d->classes[r->label[k]] : "");
 		printf(",%.6g,", (double)r->probability[k]);
 	} else {
 		printf(",,,,,");
@@ -116,7 +113,7 @@ static void print_csv_row(const struct ct_predict_output *o, uint32_t i, const s
 		printf("%d", label);
 	putchar(',');
 	if (error)
-		print_quoted(error);
+		print_field(error);
 	putchar('\n');
 }
 
