@@ -321,6 +321,16 @@ class Watch(Case):
         r = self.run_ctrain("watch", self.path("nowhere"), expect=DATA)
         self.assertRegex(r.err, "nowhere is not a run directory")
 
+    def test_escapes(self):
+        """Strings in metrics.jsonl that anyone may have changed do not control the terminal."""
+        self.train("train.epochs=1")
+        lines = [{**line, **{k: f"{v}\x1b[31m\u202e" for k, v in line.items() if isinstance(v, str) and k != "kind"}} for line in self.metrics()]
+        self.write("run/metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        r = self.start("watch", self.path("run")).wait()
+        self.assertRegex(r.out, r"mlp\\x1b\[31m\\xe2\\x80\\xae on synthetic\\x1b")
+        self.assertRegex(r.out, r"\ndone\\x1b\[31m")
+        self.assertNotRegex(r.out + r.err, "[\x1b\u202e]")
+
     def test_failed_and_lost(self):
         self.train(*Messages.DIVERGES, expect=NUMERIC)
         r = self.run_ctrain("watch", self.path("run"), expect=NUMERIC)

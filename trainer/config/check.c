@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "trainer/config/check_impl.h"
+#include "trainer/config/value_impl.h"
 
 const struct ct_origin *ct__check_origin(const struct ct_checker *k, const char *key)
 {
@@ -145,6 +146,12 @@ static void check_names(struct ct_checker *k)
 
 	if (strchr(c->run.name, '/') || strcmp(c->run.name, ".") == 0 || strcmp(c->run.name, "..") == 0)
 		ct__check_problem(k, "run.name", "run.name \"%s\" cannot be used as a directory name", c->run.name);
+	/* Strings in a config were checked when they were read, but the name of the file was not. */
+	else if (!ct__text_is_plain(c->run.name, strlen(c->run.name)))
+		ct__check_problem(
+			k, "run.name",
+			"the name of this file contains a control character or is not valid UTF-8, so it cannot be "
+			"the name of the run; set run.name");
 	if (ct_choice_find(words, resume) >= 0 || strchr(resume, '/') || ct_file_exists(resume))
 		return;
 	near = ct_suggest(resume, words, 3);

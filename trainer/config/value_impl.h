@@ -21,6 +21,8 @@ int64_t ct__value_int(struct ct_setter *t, const struct ct_yaml_node *v);
 void ct__value_range(struct ct_setter *t, const struct ct_yaml_node *v, int64_t slot[2]);
 /* A number, which may be followed by a unit if the key is a size or a time. */
 double ct__value_float(struct ct_setter *t, const struct ct_yaml_node *v);
+/* Returns true if text [n] is valid UTF-8 without control characters and line breaks. */
+bool ct__text_is_plain(const char *text, size_t n);
 bool ct__value_bool(struct ct_setter *t, const struct ct_yaml_node *v);
 /* Returns the index of the choice. */
 int ct__value_choice(struct ct_setter *t, const struct ct_yaml_node *v);

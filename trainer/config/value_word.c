@@ -43,6 +43,19 @@ static void unknown_choice(struct ct_setter *t, const struct ct_yaml_node *v)
 	ct_str_release(&b);
 }
 
+bool ct__text_is_plain(const char *text, size_t n)
+{
+	for (size_t i = 0; i < n;) {
+		char shown[5];
+		const size_t taken = ct_escape_next(text + i, n - i, shown);
+
+		if (taken == 1 && shown[0] == '\\' && text[i] != '\\')
+			return false;
+		i += taken;
+	}
+	return true;
+}
+
 /* Checks that the string can be used in paths, logs and lines of text. */
 static bool plain_text(struct ct_setter *t, const struct ct_yaml_node *v)
 {
@@ -54,15 +67,9 @@ static bool plain_text(struct ct_setter *t, const struct ct_yaml_node *v)
 		ct__value_complain(t, v, "is not valid UTF-8");
 		return false;
 	}
-	for (size_t i = 0; i < v->len;) {
-		char shown[5];
-		size_t n = ct_escape_next(v->text + i, v->len - i, shown);
-
-		if (n == 1 && shown[0] == '\\' && v->text[i] != '\\') {
-			ct__value_complain(t, v, "contains a control character or a line break");
-			return false;
-		}
-		i += n;
+	if (!ct__text_is_plain(v->text, v->len)) {
+		ct__value_complain(t, v, "contains a control character or a line break");
+		return false;
 	}
 	return true;
 }

@@ -278,6 +278,18 @@ static void test_T9_all_at_once(void **state)
 	ct_str_release(&b);
 }
 
+/* The name of the file becomes that of the run. */
+static void test_file_name(void **state)
+{
+	static const char *const names[] = {"a\x1b[31m.yaml", "a\n.yaml", "a\xFF.yaml", "a\xE2\x80\xAE.yaml"};
+
+	(void)state;
+	for (size_t i = 0; i < CT_ARRAY_LEN(names); i++)
+		expect(names[i], put(names[i], GOOD, strlen(GOOD)), ":1:1:", "set run.name");
+	assert_ok(load(put("caf\xC3\xA9.yaml", GOOD, strlen(GOOD))));
+	assert_ok(load(put(names[0], GOOD "run: {name: a}\n", strlen(GOOD "run: {name: a}\n"))));
+}
+
 /* The line is shown with a mark below the place. Without a line, there is none. */
 static void test_excerpts(void **state)
 {
@@ -310,6 +322,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_file_name),
 		cmocka_unit_test(test_excerpts),
 		cmocka_unit_test(test_T9_all_at_once),
 	};

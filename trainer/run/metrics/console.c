@@ -180,6 +180,17 @@ void ct_console_count(ct_console *c, const char *what, size_t done, size_t total
 	ct_str_release(&line);
 }
 
+/* The arguments may come from files that are not trusted. */
+static void add_escaped(struct ct_str *out, const char *fmt, va_list ap)
+{
+	struct ct_str text = {0};
+
+	ct_str_addv(&text, fmt, ap);
+	ct_str_add_lines(out, ct_str_text(&text));
+	out->failed |= text.failed;
+	ct_str_release(&text);
+}
+
 void ct_console_stage(ct_console *c, const char *fmt, ...)
 {
 	struct ct_str line = {0};
@@ -188,7 +199,7 @@ void ct_console_stage(ct_console *c, const char *fmt, ...)
 	if (!c || c->off)
 		return;
 	va_start(ap, fmt);
-	ct_str_addv(&line, fmt, ap);
+	add_escaped(&line, fmt, ap);
 	va_end(ap);
 	if (c->live) {
 		draw_text(c, &line);
@@ -245,7 +256,7 @@ void ct__console_hold_epoch(ct_console *c, const struct ct_epoch_metrics *e)
 	c->has_epoch = true;
 	ct_str_clear(&c->verdict);
 	if (strcmp(e->bound_by, c->bound_by) != 0)
-		ct_str_add(&c->verdict, e->verdict);
+		ct_str_add_lines(&c->verdict, e->verdict);
 	snprintf(c->bound_by, sizeof(c->bound_by), "%s", e->bound_by);
 }
 
@@ -260,7 +271,7 @@ void ct_console_sayv(ct_console *c, const char *fmt, va_list ap)
 
 	if (!c || c->off)
 		return;
-	ct_str_addv(&line, fmt, ap);
+	add_escaped(&line, fmt, ap);
 	ct_str_add(&line, "\n");
 	if (!line.failed)
 		print_lines(c, line.s);

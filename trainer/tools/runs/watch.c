@@ -161,11 +161,12 @@ static void show_eval(struct watch *w, const ct_json *j)
 static void note_end(struct watch *w, const ct_json *j)
 {
 	const double best = ct_line_f64(j, "best_top1"), loss = ct_line_f64(j, "last_loss");
+	const char *status = ct_line_str(j, "status", "?"), *digest = ct_line_str(j, "weights_digest", "");
 
-	snprintf(w->status, sizeof(w->status), "%s", ct_line_str(j, "status", "?"));
+	ct_name_escape(status, strlen(status), w->status, sizeof(w->status));
+	ct_name_escape(digest, strlen(digest), w->digest, sizeof(w->digest));
 	snprintf(w->message, sizeof(w->message), "%s", ct_line_str(j, "message", ""));
 	snprintf(w->error, sizeof(w->error), "%s", ct_line_str(j, "error", ""));
-	snprintf(w->digest, sizeof(w->digest), "%s", ct_line_str(j, "weights_digest", ""));
 	w->ended = true;
 	w->end = (struct ct_run_summary){.status = w->status,
 					 .step = count_of(j, "step"),
