@@ -32,8 +32,9 @@ struct loader {
 	struct ct_problems p;
 	struct file files[MAX_FILES]; /* the named file first, its base next ... */
 	size_t n_files;
-	char *example;   /* path of the example config that was named, or NULL */
-	bool incomplete; /* a file could not be read, so checks of several keys would report misleading problems */
+	char *example;       /* path of the example config that was named, or NULL */
+	size_t n_duplicates; /* problems of files that were read nevertheless */
+	bool incomplete;     /* a file could not be read, so checks of several keys would report misleading problems */
 };
 
 struct ct_origin *ct__config_origins(const struct ct_config *c)
@@ -329,7 +330,11 @@ static enum ct_status read_one(struct loader *l, const struct ct_source *from, c
 	/* This is not a mistake in the file: it could not be read. */
 	CT_TRY(st);
 	ct__problems_add_file(&l->p, f->path, f->text);
-	return ct__yaml_parse(f->text, len, f->path, &l->p, &f->doc);
+	const size_t before = l->p.n;
+	CT_TRY(ct__yaml_parse(f->text, len, f->path, &l->p, &f->doc));
+	if (f->doc)
+		l->n_duplicates += l->p.n - before;
+	return CT_OK;
 }
 
 static const struct ct_yaml_node *base_of(const ct_yaml *doc)
@@ -423,7 +428,7 @@ static enum ct_status load(struct loader *l, const char *path, const struct ct_c
 		path = l->example;
 	if (path)
 		CT_TRY(read_chain(l, path));
-	l->incomplete = l->p.n > 0;
+	l->incomplete = l->p.n > l->n_duplicates;
 	for (size_t i = l->n_files; i > 0; i--) {
 		if (l->files[i - 1].doc)
 			CT_TRY(apply_document(l, l->files[i - 1].doc, l->files[i - 1].path, (int)(l->n_files - i) + 1));

@@ -412,7 +412,6 @@ static void release_reader(struct reader *r)
 enum ct_status ct__yaml_parse(const char *text, size_t len, const char *name, struct ct_problems *p, ct_yaml **out)
 {
 	struct reader r = {.text = text, .len = len, .name = name, .p = p};
-	size_t before = p->n;
 	enum ct_status st;
 
 	*out = NULL;
@@ -436,7 +435,7 @@ enum ct_status ct__yaml_parse(const char *text, size_t len, const char *name, st
 	if (st == CT_OK && !r.doc->root)
 		problem(&r, 1, 1, "the file contains no configuration");
 	release_reader(&r);
-	if (st != CT_OK || p->n > before)
+	if (st != CT_OK || !r.doc->root)
 		ct__yaml_destroy(r.doc);
 	else
 		*out = r.doc;

@@ -27,7 +27,8 @@ struct ct_yaml_node {
 typedef struct ct_yaml ct_yaml;
 
 /* The len bytes of `text` must be followed by a NUL. Messages contain `name`. Problems, including an empty document,
- * are added to p; *out is then NULL, and the result is still CT_OK. The only error that this function returns is
+ * are added to p; *out is then NULL, and the result is still CT_OK. If all problems are duplicate keys, *out is the
+ * document nevertheless, so that its other mistakes can be reported, too. The only error that this function returns is
  * CT_NOMEM. */
 enum ct_status ct__yaml_parse(const char *text, size_t len, const char *name, struct ct_problems *p,
 			      ct_yaml **out) CT_MUST_CHECK;

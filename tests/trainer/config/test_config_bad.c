@@ -239,7 +239,7 @@ static void test_T9_all_at_once(void **state)
 	static const struct ct_config_set sets[] = {
 		{"optim.ler", "1", "argument 2"}, {"optim.lr", "x", "argument 3"}, {"batch", "3", "argument 4"}};
 	static const char text[] =
-		"model: {name: covnet}\ndata: {name: mnist, workers: -1}\noptim:\n  lr: no\nfoo: 1\n";
+		"model: {name: covnet}\ndata: {name: mnist, workers: -1}\noptim:\n  lr: no\nfoo: 1\nfoo: 2\n";
 	const char *path = put("all.yaml", text, sizeof(text) - 1), *message;
 	struct ct_str b = {0};
 
@@ -253,6 +253,8 @@ static void test_T9_all_at_once(void **state)
 		"all.yaml:2:30: error: data.workers: \"-1\" is out of range (from 0 to 256)",
 		"all.yaml:4:7: error: optim.lr: \"no\" is not a number",
 		"all.yaml:5:1: error: unknown key \"foo\"",
+		"all.yaml:6:1: error: duplicate key \"foo\"; it was first used in line 5",
+		"all.yaml:6:1: error: unknown key \"foo\"",
 		"argument 2: error: unknown key \"optim.ler\"; did you mean \"optim.lr\"?",
 		"argument 3: error: optim.lr: \"x\" is not a number",
 		"argument 4: error: batch is a section, not a key; it contains the keys batch.global",
@@ -268,7 +270,7 @@ static void test_T9_all_at_once(void **state)
 	for (const char *s = message; (s = strstr(s, ": error: ")); s++)
 		n_errors++;
 	assert_int_equal(n_errors, CT_ARRAY_LEN(parts));
-	assert_non_null(strstr(message, "\n9 mistakes"));
+	assert_non_null(strstr(message, "\n11 mistakes"));
 
 	for (int i = 0; i < 70; i++)
 		ct_str_addf(&b, "wrong%d: 1\n", i);
