@@ -245,6 +245,23 @@ class TwoHosts(HostsCase):
         self.assert_last_says(r, "no CTRAIN_TOKEN", "two/token")
         self.assert_code(lonely[0].wait(20), COMM)
 
+    def test_token_of_other_commands(self):
+        """They find the secret as training does, and leave no run directory."""
+        bench = ("bench", "comm", self.config(), f"run.dir={self.path('new')}", "--max", 8, "--iters", 1, "--warmup", 0, "--json")
+        nobody = {"CTRAIN_TOKEN": "", "HOME": self.path("nobody")}
+
+        def launcher(k):
+            return self.start(*bench, "--nodes", 2, "--node-rank", k, "--procs", 2, "--master-addr", HOST[0], "--master-port", PORT,
+                              prefix=self.hosts[k].prefix, env=nobody)
+
+        def rank(r):
+            env = {"RANK": r, "WORLD_SIZE": 2, "MASTER_ADDR": HOST[0], "MASTER_PORT": PORT}
+            return self.start(*bench, prefix=self.hosts[r].prefix, env={**nobody, **{k: str(v) for k, v in env.items()}})
+        for start, world in ((launcher, 4), (rank, 2)):
+            r = self.finish([start(0), start(1)])[0]
+            self.assertEqual((r.json()["world_size"], r.json()["hosts"]), (world, 2))
+            self.assertFalse(os.path.exists(self.path("new")))
+
     def test_long_token(self):
         for k in (0, 1):
             r = self.node(k, "dist.rendezvous_timeout=3", env={"CTRAIN_TOKEN": "x" * 65}).wait(20)

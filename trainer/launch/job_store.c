@@ -103,13 +103,15 @@ static void announce(const struct ct_secret *s, int port)
 static enum ct_status choose_token(const struct ct_config *c, const struct ct_ranks *ranks, const char *run_dir,
 				   int signals, struct ct_secret *secret)
 {
+	char *dir = run_dir ? ct_strdup(run_dir) : ct_plan_run_dir(c); /* other commands use the secret of the run */
 	const struct ct_secret_opts so = {
-		.run_dir = run_dir, .open_network = c->dist.open_network, .first = ranks->node == 0};
+		.run_dir = dir, .open_network = c->dist.open_network, .first = ranks->node == 0};
+	enum ct_status st = !dir                 ? CT_NOMEM
+			    : ranks->n_nodes > 1 ? wait_for_secret(&so, c, signals, secret)
+						 : ct_secret_from_env(secret);
 
-	if (ranks->n_nodes > 1)
-		return wait_for_secret(&so, c, signals, secret);
-	CT_TRY(ct_secret_from_env(secret));
-	return secret->token[0] ? CT_OK : ct_token_make(secret->token);
+	ct_free(dir);
+	return st == CT_OK && ranks->n_nodes == 1 && !secret->token[0] ? ct_token_make(secret->token) : st;
 }
 
 /* The connection of the launcher, which is used for failures only. Ranks have their own connections to the store. */

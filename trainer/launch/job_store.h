@@ -26,7 +26,8 @@ struct ct_job_store {
  * config sets a port, a free port on the loopback interface. With several nodes, node 0 runs the store on
  * launch.master_port (default 29400); launch.master_addr must lead to this host (dist/rendezvous/place.h).
  * dist/rendezvous/secret.h describes where the secret comes from. Other nodes wait for the secret for up to
- * dist.rendezvous_timeout. A stop signal ends the wait with CT_INTERRUPTED. run_dir may be NULL.
+ * dist.rendezvous_timeout. A stop signal ends the wait with CT_INTERRUPTED. run_dir is NULL if the ranks
+ * do not train; the secret is in the run directory of the config nevertheless.
  *
  * attempt is NULL if there are no restarts. attempt->number is the number of attempts before this one; ranks of earlier
  * attempts are refused. With launch.restarts, the launchers of other nodes than node 0 wait for its store, and set

@@ -346,6 +346,7 @@ static enum ct_status run_rank(void *user, const struct ct_identity *id)
 	ct_watchdog *dog = NULL;
 	ct_device *device = NULL;
 	ct_comm *comm = NULL;
+	char *run_dir = NULL;
 	int64_t wrong = 0;
 	enum ct_status st;
 	struct ct_world_opts wo = {.run_id = ct_plan_run_id(cfg, id->run_id),
@@ -359,6 +360,8 @@ static enum ct_status run_rank(void *user, const struct ct_identity *id)
 				  .nccl_windows = cfg->dist.nccl_windows};
 
 	CT_TRY(check_memory(o, id));
+	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(cfg));
+	wo.run_dir = run_dir;
 	CT_TRY_GOTO(ct_world_join(id, &wo, &world), st, out);
 	if (id->world > 1)
 		CT_TRY_GOTO(ct_watchdog_start(&world, &dog), st, out);
@@ -379,6 +382,7 @@ out:
 	ct_device_close(device);
 	ct_watchdog_stop(dog);
 	ct_world_leave(&world, st < 0);
+	ct_free(run_dir);
 	/* All ranks know the sum, but one message is enough. */
 	if (st == CT_OK && wrong > 0 && id->rank == 0)
 		return CT_FAIL(CT_COMM, "bench comm: %lld elements of the results are wrong", (long long)wrong);
