@@ -1,7 +1,8 @@
 /* Names and addresses of the nodes. A loopback address as the master is right if all nodes are on one host, so the
  * literal address is accepted, and only a name that stands for one on another node than node 0 is wrong. Equal
  * addresses on two nodes are an error if one of the nodes uses the address towards the master; otherwise they belong to
- * a bridge or the like, which a library could choose by mistake. Nodes in the same network namespace and link-local
+ * a bridge or the like. If both nodes use another interface towards the master, gloo does, too. NCCL chooses by itself,
+ * but not a bridge of docker. Nodes in the same network namespace and link-local
  * addresses are not compared. The advice names an address that can be pasted, where a node has one that fits. */
 #include <string.h>
 
@@ -192,15 +193,22 @@ static void compare_addresses(const struct ct_facts *a, const struct ct_facts *b
 			if (!is_compared(x) || !is_compared(y) || strcmp(x->addr, y->addr) != 0)
 				continue;
 			const bool used = strcmp(x->addr, a->source) == 0 || strcmp(y->addr, b->source) == 0;
-			struct ct_finding *f =
-				ct_finding_add(out, used ? CT_FINDING_ERROR : CT_FINDING_WARNING, CT_COMM, b);
+			const bool avoided = a->source[0] && b->source[0] &&
+					     (strcmp(b->device, "cuda") != 0 || strncmp(y->iface, "docker", 6) == 0);
+			struct ct_finding *f = ct_finding_add(out,
+							      used      ? CT_FINDING_ERROR
+							      : avoided ? CT_FINDING_NOTE
+									: CT_FINDING_WARNING,
+							      CT_COMM, b);
 
 			ct_finding_what(f, "%s has the address %s, which %s of node %d (%s) has, too", y->iface,
 					y->addr, x->iface, (int)a->node, a->host);
 			ct_finding_why(
 				f,
 				used ? "connections to this address reach one of the two nodes by chance"
-				     : "a library that chooses this interface connects to its own host instead of the other node");
+				: avoided
+					? "ctrain uses another interface; another library that chooses this one connects to its own host"
+					: "a library that chooses this interface connects to its own host instead of the other node");
 			if (used)
 				ct_finding_fix(
 					f,

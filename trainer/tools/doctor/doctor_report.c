@@ -74,14 +74,15 @@ static void add_links(const struct ct_cluster *c, struct ct_str *out)
 
 void ct_doctor_text(const struct ct_doctor *d, struct ct_str *out)
 {
-	const size_t errors = ct_findings_count(&d->findings, CT_FINDING_ERROR), warnings = d->findings.n - errors;
+	const size_t errors = ct_findings_count(&d->findings, CT_FINDING_ERROR),
+		     warnings = ct_findings_count(&d->findings, CT_FINDING_WARNING);
 
 	for (int i = 0; i < d->cluster.n; i++)
 		add_node(&d->cluster.nodes[i], i, out);
 	add_matrix(&d->cluster, out);
 	add_links(&d->cluster, out);
 	ct_findings_text(&d->findings, out);
-	if (d->findings.n == 0)
+	if (errors + warnings == 0)
 		ct_str_addf(out, "no problems found in %.1f s\n", d->seconds);
 	else
 		ct_str_addf(out, "%zu error%s, %zu warning%s in %.1f s\n", errors, ct_plural((int64_t)errors), warnings,

@@ -77,30 +77,24 @@ size_t ct_findings_count(const struct ct_findings *list, enum ct_severity severi
 
 enum ct_status ct_findings_worst(const struct ct_findings *list)
 {
-	for (size_t i = 0; i < list->n; i++) {
-		if (list->all[i].severity == CT_FINDING_ERROR)
-			return list->all[i].status;
-	}
-	return list->n > 0 ? list->all[0].status : CT_OK;
+	return list->n > 0 && list->all[0].severity > CT_FINDING_NOTE ? list->all[0].status : CT_OK;
 }
 
 void ct_findings_sort(struct ct_findings *list)
 {
-	size_t n_errors = 0;
-
 	for (size_t i = 0; i < list->n; i++) {
 		const struct ct_finding f = list->all[i];
+		size_t k = i;
 
-		if (f.severity != CT_FINDING_ERROR)
-			continue;
-		memmove(&list->all[n_errors + 1], &list->all[n_errors], (i - n_errors) * sizeof(f));
-		list->all[n_errors++] = f;
+		for (; k > 0 && list->all[k - 1].severity < f.severity; k--)
+			list->all[k] = list->all[k - 1];
+		list->all[k] = f;
 	}
 }
 
 static const char *severity_name(enum ct_severity s)
 {
-	return s == CT_FINDING_ERROR ? "error" : "warning";
+	return s == CT_FINDING_ERROR ? "error" : s == CT_FINDING_WARNING ? "warning" : "note";
 }
 
 void ct_findings_text(const struct ct_findings *list, struct ct_str *out)

@@ -6,6 +6,7 @@
 #include "trainer/tools/doctor/facts.h"
 
 enum ct_severity {
+	CT_FINDING_NOTE,    /* does not matter to this run */
 	CT_FINDING_WARNING, /* training can go on, but may be slow, or fail later */
 	CT_FINDING_ERROR    /* training fails */
 };
@@ -34,10 +35,11 @@ void ct_finding_what(struct ct_finding *f, const char *fmt, ...) CT_PRINTF(2, 3)
 void ct_finding_why(struct ct_finding *f, const char *fmt, ...) CT_PRINTF(2, 3);
 void ct_finding_fix(struct ct_finding *f, const char *fmt, ...) CT_PRINTF(2, 3);
 
-/* Returns the status of the worst finding: the first error, else the first warning, else CT_OK. */
+/* Returns the status of the worst finding: the first error, else the first warning, else CT_OK. The findings must be
+ * sorted. */
 enum ct_status ct_findings_worst(const struct ct_findings *list);
 size_t ct_findings_count(const struct ct_findings *list, enum ct_severity severity);
-/* Sorts errors before warnings, and otherwise keeps the order. */
+/* Sorts errors before warnings before notes, and otherwise keeps the order. */
 void ct_findings_sort(struct ct_findings *list);
 void ct_findings_text(const struct ct_findings *list, struct ct_str *out);
 ct_json *ct_findings_json(const struct ct_findings *list);
