@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import unittest
 
-from harness import COMM, IO, OK, SLOW, USAGE, Case, main
+from harness import COMM, IO, OK, SLOW, USAGE, Case, main, read_text
 from hosts import Host, shell, why_not
 
 NO_HOSTS = why_not() if __name__ == "__main__" else None
@@ -160,6 +161,19 @@ class Doctor(Case):
         self.assertEqual(self.findings(report), [])
         rules = subprocess.check_output([*self.hosts[1].prefix, "iptables", "-nvxL", "INPUT"], text=True)
         self.assertRegex(rules, r"(?m)^ +1 +\d+ REJECT ")
+
+    def test_two_nodes_with_rank_0(self):
+        """Both nodes print the mistake, and node 0 does not wait for the node that never comes."""
+        self.cluster()
+        first = self.node(0, nodes=2, wait=60 * SLOW)
+        sockets = [f"/proc/{self.hosts[0].init}/net/{name}" for name in ("tcp", "tcp6")]
+        self.until(lambda: any(re.search(rf":{PORT:04X} [0-9A-F:]+ 0A ", read_text(path)) for path in sockets), "node 0 was listening", first)
+        second = self.node(1, rank=0, nodes=2, wait=60 * SLOW).wait()
+        self.assert_code(second, USAGE)
+        self.assert_found(second.json(), "master-address", 0, "this is node 0", "the rank that belongs to it")
+        first = first.wait(40)
+        self.assert_code(first, COMM)
+        self.assert_found(first.json(), "missing-node", 0, "node rank 0", NAME[0], NAME[1], "give each node a different --node-rank")
 
     def test_docker0_on_two_hosts(self):
         self.cluster()

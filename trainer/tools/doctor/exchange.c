@@ -278,7 +278,8 @@ static enum ct_status exchange_all(struct exchange *x)
 	const struct ct_port_range ports = ct_plan_port_range(x->o->cfg);
 	bool created = false;
 
-	if (ct__master_is_wrong(x->me))
+	/* If this node has the rank of another one, joining it shows that one the mistake. */
+	if (ct__master_is_wrong(x->me) && (x->c->self != 0 || x->me->master_error[0]))
 		return CT_FAIL(CT_COMM, "the master address is wrong");
 	CT_INFO("node %d of %d: waiting for the other nodes for up to %.0f s", x->c->self, x->c->n,
 		x->o->cfg->dist.rendezvous_timeout);
