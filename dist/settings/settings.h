@@ -1,7 +1,7 @@
 /* Settings of NCCL and gloo: the environment variables whose names begin with NCCL_ or GLOO_. NCCL ignores names that
  * it does not know, and many values that it does not understand, without a message. ctrain checks them before training.
  *
- * The names and values are those that NCCL 2.28 reads; its syntax is described in NVIDIA's "NCCL Environment
+ * The names and values are those that NCCL 2.30 reads; its syntax is described in NVIDIA's "NCCL Environment
  * Variables". Files of settings (/etc/nccl.conf, ~/.nccl.conf, NCCL_CONF_FILE) are left to NCCL. */
 #ifndef CT_DIST_SETTINGS_SETTINGS_H
 #define CT_DIST_SETTINGS_SETTINGS_H

@@ -78,6 +78,12 @@ static void test_values(void **state)
 	expect(CT_SETTING_FINE, "NCCL_DEBUG_FILE", "/tmp/nccl.%p", "");
 	expect(CT_SETTING_DOUBTFUL, "NCCL_IB_HCA", "=nosuch:1", "selects no InfiniBand device of this host");
 	expect(CT_SETTING_FINE, "NCCL_NET_PLUGIN", "anything", "");
+	expect(CT_SETTING_WRONG, "NCCL_IB_RESILIENCY_PORT_RECOVERY", "yes", "write NCCL_IB_RESILIENCY_PORT_RECOVERY=1");
+	expect(CT_SETTING_FINE, "NCCL_SET_THREAD_NAME", "true", "");
+	expect(CT_SETTING_WRONG, "NCCL_SET_THREAD_NAME", "yes", "NCCL knows 0, 1, F, T, FALSE, TRUE");
+	expect(CT_SETTING_FINE, "NCCL_NET_MERGE_LEVEL", "PORT", "");
+	expect(CT_SETTING_WRONG, "NCCL_NET_MERGE_LEVEL", "NVL", "NCCL knows LOC, PORT, PIX");
+	expect(CT_SETTING_WRONG, "NCCL_NET_MERGE_POLICY", "rails", "did you mean RAIL?");
 }
 
 static void test_names(void **state)
@@ -87,8 +93,8 @@ static void test_names(void **state)
 	expect(CT_SETTING_DOUBTFUL, "NCCL_IB_DISABLED", "1", "did you mean NCCL_IB_DISABLE?");
 	expect(CT_SETTING_DOUBTFUL, "NCCL_SOKCET_IFNAME", "lo", "did you mean NCCL_SOCKET_IFNAME?");
 	expect(CT_SETTING_DOUBTFUL, "NCCL_BLOCKING_WAIT", "1", "PyTorch reads");
-	/* Another version may read it. */
-	expect(CT_SETTING_FINE, "NCCL_IB_RESILIENCY_PORT_RECOVERY", "1", "");
+	/* NCCL 2.28 reads it. */
+	expect(CT_SETTING_FINE, "NCCL_GIN_NCONTEXTS", "many", "");
 }
 
 static void test_interfaces(void **state)
