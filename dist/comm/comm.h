@@ -70,6 +70,9 @@ int ct_comm_size(const ct_comm *c);
 /* Gets the i-th back end, for `ctrain info`. Returns false if i is past the end. `why` receives the reason if it is not
  * available; otherwise the version of its library, or "". */
 bool ct_comm_backend_at(size_t i, const char **name, bool *available, char *why, size_t why_len);
+/* Gets the version of the library of a back end: 23007 for NCCL 2.30.7. Fails with CT_UNSUPPORTED if the back end is
+ * not available here, or if it has no such number; only nccl has one. */
+enum ct_status ct_comm_library_version(const char *backend, int *out) CT_MUST_CHECK;
 
 /* Allocates zeroed memory with an alignment of 4,096 bytes; ct_comm_close frees it. For shm and hier this is a
  * collective: all ranks must request the same sizes in the same order; otherwise, the result is CT_MISMATCH. */

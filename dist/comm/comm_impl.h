@@ -208,8 +208,9 @@ enum ct_status ct__gloo_available(char *note, size_t len) CT_MUST_CHECK;
 enum ct_status ct__mpi_available(char *note, size_t len) CT_MUST_CHECK;
 /* Opens the module for GPUs and libnccl. Returns CT_UNSUPPORTED, with the reason, if one of them cannot be loaded. */
 enum ct_status ct__nccl_load(const struct ct_comm_ops **out) CT_MUST_CHECK;
-/* Also checks that there is a GPU. */
+/* These also check that there is a GPU. */
 enum ct_status ct__nccl_available(char *note, size_t len) CT_MUST_CHECK;
+enum ct_status ct__nccl_version(int *out) CT_MUST_CHECK;
 /* Sets *can_use to whether all ranks can use nccl, and writes the reason if they cannot: the result is the same on all
  * ranks. own_why is the reason why this rank cannot, or NULL if it can. They cannot if two ranks share a GPU.
  * opts->device is a GPU. Collective: ranks without a GPU call ct__comm_decline_nccl instead. */

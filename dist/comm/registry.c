@@ -20,6 +20,7 @@ struct implementation {
 	const char *option;            /* the CMake option that builds it; NULL: always built */
 	/* Checks whether it can be used, and writes what is known about its library; NULL: always. */
 	enum ct_status (*available)(char *note, size_t len);
+	enum ct_status (*version)(int *out); /* gets the version of its library as a number; NULL: unknown */
 	enum ct_status (*load)(const struct ct_comm_ops **out); /* gets the table from a module; NULL: none */
 	const char *why, *hint; /* why this build does not have it, and what to do; NULL or "": because of the option */
 	const char *
@@ -49,6 +50,7 @@ static const struct implementation backend_mpi = {
 static const struct implementation backend_nccl = {
 #ifdef CT_WITH_NCCL
 	.available = ct__nccl_available,
+	.version = ct__nccl_version,
 	.load = ct__nccl_load,
 #endif
 	.option = "CTRAIN_CUDA",
@@ -101,6 +103,15 @@ static const struct backend *find(const char *name)
 			return &backends[i];
 	}
 	return NULL;
+}
+
+enum ct_status ct_comm_library_version(const char *name, int *out)
+{
+	const struct backend *b = find(name);
+
+	if (b && b->is->version)
+		return b->is->version(out);
+	return CT_FAIL(CT_UNSUPPORTED, "no version is known for the communicator \"%s\"", name);
 }
 
 static const char *host_backend(const struct ct_world *w)

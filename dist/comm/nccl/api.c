@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/device/cuda_module.h"
+#include "dist/settings/nccl_defects.h"
 
 static const char library[] = "libnccl.so.2";
 
@@ -20,11 +21,6 @@ static const struct function {
 	CT__NCCL_FUNCTIONS(FUNCTION)
 #undef FUNCTION
 };
-
-void ct__nccl_version_text(int version, char *buf, size_t len)
-{
-	snprintf(buf, len, "%d.%d.%d", version / 10000, version % 10000 / 100, version % 100);
-}
 
 static enum ct_status too_old(const char *why)
 {
@@ -41,7 +37,7 @@ static enum ct_status check_version(struct nccl_api *api)
 
 	if (api->GetVersion(&api->version) != ncclSuccess)
 		return too_old("does not report its version");
-	ct__nccl_version_text(api->version, have, sizeof(have));
+	ct_nccl_version_text(api->version, have, sizeof(have));
 	snprintf(why, sizeof(why), "is NCCL %s, but ctrain needs NCCL 2.27 or newer", have);
 	return api->version < CT__NCCL_MIN_VERSION ? too_old(why) : CT_OK;
 }

@@ -39,13 +39,11 @@ struct nccl_api {
 #define CT__NCCL_MEMBER(name) __typeof__(&nccl##name) name;
 	CT__NCCL_FUNCTIONS(CT__NCCL_MEMBER)
 #undef CT__NCCL_MEMBER
-	int version; /* 22809 for 2.28.9 */
+	int version; /* 23007 for 2.30.7 */
 };
 
 /* Opens the library and looks up its functions. Fails with CT_UNSUPPORTED if it is missing or too old. */
 enum ct_status ct__nccl_api_open(struct nccl_api *api) CT_MUST_CHECK;
-/* Writes "2.28.9". */
-void ct__nccl_version_text(int version, char *buf, size_t len);
 /* Returns CT_OK for ncclSuccess and CT_INPROGRESS for ncclInProgress. Otherwise fails with NCCL's description of the
  * error, and with its last message. function has returned the result. comm may be NULL. */
 enum ct_status ct__nccl_check(const struct nccl_api *api, ncclComm_t comm, ncclResult_t r,

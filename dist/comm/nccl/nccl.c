@@ -4,9 +4,9 @@
 
 #include "base/device/cuda_check.h"
 #include "base/mem.h"
-#include "dist/comm/nccl/defects.h"
 #include "dist/comm/nccl/nccl_impl.h"
 #include "dist/comm/nccl/nccl_module.h"
+#include "dist/settings/nccl_defects.h"
 
 enum { WORD_BYTES = 256 };
 
@@ -126,7 +126,7 @@ static enum ct_status build(struct comm_nccl *n)
 	void *p;
 
 	CT_TRY(ct__nccl_api_open(&n->api));
-	CT_TRY(ct__nccl_check_defects(&(struct ct_nccl_use){n->api.version, n->base.opts.nccl_windows}));
+	CT_TRY(ct_nccl_check_defects(n->api.version, n->base.opts.nccl_windows));
 	CT_TRY(ct_stream_create(n->device, true, &n->stream));
 	CT_TRY(ct_device_mem_alloc(n->device, WORD_BYTES, true, &p));
 	n->word = p;
@@ -311,19 +311,17 @@ const struct ct_comm_ops ct__comm_ops_nccl = {
 	.abort = ct__nccl_abort,
 };
 
-static enum ct_status available(char *note, size_t len)
+static enum ct_status version(int *out)
 {
 	struct nccl_api api;
-	char version[24];
 
 	CT_TRY(ct__nccl_api_open(&api));
-	ct__nccl_version_text(api.version, version, sizeof(version));
-	snprintf(note, len, "NCCL %s", version);
+	*out = api.version;
 	return CT_OK;
 }
 
 __attribute__((visibility("default"))) const struct ct_nccl_module ct_nccl = {
 	.head = {.abi = CT_MODULE_ABI, .build = CT_BUILD_ID},
 	.ops = &ct__comm_ops_nccl,
-	.available = available,
+	.version = version,
 };

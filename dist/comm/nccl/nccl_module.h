@@ -9,9 +9,9 @@
 struct ct_nccl_module {
 	struct ct_module_head head;
 	const struct ct_comm_ops *ops;
-	/* Opens libnccl.so.2, and writes its name and version. Returns CT_UNSUPPORTED, with the reason, if it is
-	 * missing or too old. */
-	enum ct_status (*available)(char *note, size_t len);
+	/* Opens libnccl.so.2, and gets its version (23007 for 2.30.7). Returns CT_UNSUPPORTED, with the reason, if it
+	 * is missing or too old. */
+	enum ct_status (*version)(int *out);
 };
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "dist/comm/nccl/nccl_impl.h"
 #include "dist/net/net.h"
+#include "dist/settings/nccl_defects.h"
 #include "dist/settings/settings.h"
 
 /* Rank 0 sees first which rank is missing, and informs the others. */
@@ -48,8 +49,8 @@ static enum ct_status versions_differ(const ct_comm *c, int q, int other, int ow
 
 	ct__comm_peer_text(c, q, who, sizeof(who));
 	ct__comm_peer_text(c, 0, who0, sizeof(who0));
-	ct__nccl_version_text(other, theirs, sizeof(theirs));
-	ct__nccl_version_text(own, ours, sizeof(ours));
+	ct_nccl_version_text(other, theirs, sizeof(theirs));
+	ct_nccl_version_text(own, ours, sizeof(ours));
 	CT_FAIL(CT_MISMATCH, "%s has NCCL %s, but %s has NCCL %s", who, theirs, who0, ours);
 	return ct_error_hint("install the same version of NCCL for all ranks; `ctrain info` shows its path");
 }
