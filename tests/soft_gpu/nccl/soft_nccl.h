@@ -1,7 +1,8 @@
-/* A stand-in libnccl.so.2 for tests: NCCL 2.28 between processes, or threads, of one host, as work of the software GPU
- * (tests/soft_gpu/soft_gpu.h). Read that manual first.
+/* A stand-in libnccl.so.2 for tests: NCCL 2.28 to 2.30 between processes, or threads, of one host, as work of the
+ * software GPU (tests/soft_gpu/soft_gpu.h). Read that manual first.
  *
- * What agrees with NCCL (read in the source of version 2.28.9):
+ * What agrees with NCCL (read in the source of version 2.28.9; that of 2.30.7 was read for the use of a communicator in
+ * progress, for graphs at its end, and for ranks that share a device):
  * - Operations are work of a stream. An operation begins when the preceding work of its stream is done, waits for the
  *   other ranks without blocking other streams, and can be captured and replayed. Operations of a communicator run in
  *   the order of their calls, whatever their streams.
