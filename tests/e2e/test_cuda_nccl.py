@@ -45,6 +45,18 @@ class Windows(Soft):
                     says = "wrong sums of small messages" if version == "22806" else "may read registered windows before"
                     self.assert_last_says(r, says, "dist.nccl_windows=false")
 
+    def test_doctor(self):
+        """It reports what the run would refuse."""
+        for version, sets, found in (("22809", ["dist.nccl_windows=true"], True), ("22809", [], False), ("23007", ["dist.nccl_windows=true"], False)):
+            with self.subTest(version=version, sets=sets):
+                r = self.start("doctor", self.config(), f"run.dir={self.path('run')}", "device=cuda", "--procs", 2, "--json", *sets,
+                               env=self.soft(2, env={"SOFT_NCCL_VERSION": version})).wait(60)
+                findings = {f["check"]: f for f in json.loads(r.out)["findings"]}
+                self.assertEqual("nccl-defect" in findings, found, findings)
+                if found:
+                    self.assert_code(r, USAGE)
+                    self.assertIn("dist.nccl_windows=false", str(findings["nccl-defect"]))
+
 
 class SelfCheck(Soft):
     """The sums of known values at the start of a run."""

@@ -14,7 +14,7 @@
 #include "dist/settings/settings.h"
 #include "trainer/plan/devices.h"
 
-static bool may_use_nccl(const struct ct_config *c, int world)
+bool ct_plan_may_use_nccl(const struct ct_config *c, int world)
 {
 	const char *backend = c->dist.backend;
 
@@ -45,7 +45,7 @@ static enum ct_status check(const char *prefix, bool log)
 
 static enum ct_status check_all(const struct ct_config *c, int world, bool log)
 {
-	if (may_use_nccl(c, world))
+	if (ct_plan_may_use_nccl(c, world))
 		CT_TRY(check("NCCL_", log));
 	return may_use_gloo(c, world) ? check("GLOO_", log) : CT_OK;
 }

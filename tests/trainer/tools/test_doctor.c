@@ -183,6 +183,11 @@ static void plant_libraries(struct planted *p)
 {
 	SET(p->nodes[1].libraries, "oneDNN 2.6");
 }
+static void plant_nccl_defect(struct planted *p)
+{
+	SET(p->nodes[1].nccl_defect, "NCCL 2.28.3 may compute wrong sums");
+	SET(p->nodes[1].nccl_remedy, "set dist.nccl_windows=false, or install NCCL 2.30.7 or later");
+}
 static void plant_config(struct planted *p)
 {
 	SET(p->nodes[2].config, "5678");
@@ -269,6 +274,7 @@ static const struct {
 	{plant_version, "version", 1, CT_FINDING_ERROR, CT_MISMATCH, "install ctrain 1.0 on hostb"},
 	{plant_build, "build", 1, CT_FINDING_WARNING, CT_MISMATCH, "copy the program"},
 	{plant_libraries, "libraries", 1, CT_FINDING_WARNING, CT_MISMATCH, "same versions on hostb"},
+	{plant_nccl_defect, "nccl-defect", 1, CT_FINDING_ERROR, CT_UNSUPPORTED, "dist.nccl_windows=false"},
 	{plant_config, "config", 2, CT_FINDING_ERROR, CT_MISMATCH, "ctrain config dump"},
 	{plant_row_116_few_gpus, "devices", 1, CT_FINDING_ERROR, CT_NO_DEVICE, "CUDA_VISIBLE_DEVICES=0,1,2,3"},
 	{plant_row_117_lost_gpu, "lost-gpu", 2, CT_FINDING_ERROR, CT_DEVICE, "reboot the host"},

@@ -1,6 +1,7 @@
-/* Program, libraries and configuration, which must be equal on all nodes. Node 0 is the reference, so n nodes give at
- * most n - 1 findings of a kind. Different versions and configurations are errors, different builds of one version and
- * different libraries are warnings, and a build is not compared where the version differs already. */
+/* Program, libraries and configuration. All must be equal on all nodes, and NCCL must have no known defect. Node 0 is
+ * the reference, so n nodes give at most n - 1 findings of a kind. Different versions and configurations are errors,
+ * different builds of one version and different libraries are warnings, and a build is not compared where the version
+ * differs already. */
 #include <string.h>
 
 #include "trainer/tools/doctor/checks_impl.h"
@@ -40,6 +41,17 @@ void ct__check_libraries(const struct ct_facts *n, const struct ct_facts *first,
 			first->host, first->libraries);
 	ct_finding_why(f, "NCCL refuses to connect different versions, and oneDNN and cuDNN may round differently");
 	ct_finding_fix(f, "install the same versions on %s, or use the same container image on all nodes", n->host);
+}
+
+void ct__check_nccl(const struct ct_facts *n, struct ct_findings *out)
+{
+	if (!n->nccl_defect[0])
+		return;
+	struct ct_finding *f = ct_finding_add(out, CT_FINDING_ERROR, CT_UNSUPPORTED, n);
+
+	ct_finding_what(f, "%s", n->nccl_defect);
+	ct_finding_why(f, "ctrain refuses to train with this version and these options");
+	ct_finding_fix(f, "%s", n->nccl_remedy);
 }
 
 void ct__check_config(const struct ct_facts *n, const struct ct_facts *first, struct ct_findings *out)

@@ -86,6 +86,8 @@ static const struct ct_check checks[] = {
 	 "Copy the same program and modules to all nodes.", .compare = ct__check_build},
 	{"libraries", "Libraries such as oneDNN or NCCL have different versions on the nodes.",
 	 "Install the same versions on all nodes.", .compare = ct__check_libraries},
+	{"nccl-defect", "The installed version of NCCL has a known defect that concerns the options of the run.",
+	 "Install the version that the message names, or change the option.", .judge_node = ct__check_nccl},
 	{"config", "The nodes have different configurations.",
 	 "Pass the same file and the same KEY=VALUE options on all nodes.", .compare = ct__check_config},
 	{"devices", "The config requests devices that this node does not have.",

@@ -32,6 +32,7 @@ ct__judge_node ct__check_files, ct__check_locked, ct__check_shm, ct__check_cpus;
 ct__judge_node ct__check_run_dir, ct__check_space, ct__check_speed, ct__check_data;
 ct__compare ct__check_shared, ct__check_locks;
 /* check_program.c */
+ct__judge_node ct__check_nccl;
 ct__compare ct__check_version, ct__check_build, ct__check_libraries, ct__check_config;
 /* check_device.c */
 ct__judge_node ct__check_devices, ct__check_lost, ct__check_xid;

@@ -14,8 +14,10 @@
 #include "base/thread.h"
 #include "dist/comm/comm.h"
 #include "dist/comm/kind.h"
+#include "dist/settings/nccl_defects.h"
 #include "nn/engine.h"
 #include "trainer/job/limits.h"
+#include "trainer/plan/comm_settings.h"
 #include "trainer/plan/host_binding.h"
 #include "trainer/tools/doctor/collect_impl.h"
 
@@ -64,6 +66,19 @@ static void collect_libraries(bool (*at)(size_t, const char **, bool *, char *, 
 		if (available && why[0])
 			snprintf(f->libraries + len, sizeof(f->libraries) - len, "%s%s", len > 0 ? ", " : "", why);
 	}
+}
+
+/* Without NCCL, there is no version with a defect. */
+static void collect_nccl(const struct ct_collect_opts *o, struct ct_facts *f)
+{
+	int version;
+
+	if (ct_plan_may_use_nccl(o->cfg, o->ranks.world) && ct_comm_library_version("nccl", &version) == CT_OK &&
+	    ct_nccl_check_defects(version, o->cfg->dist.nccl_windows) < 0) {
+		snprintf(f->nccl_defect, sizeof(f->nccl_defect), "%s", ct_error_message());
+		snprintf(f->nccl_remedy, sizeof(f->nccl_remedy), "%s", ct_error_hint_text());
+	}
+	ct_error_clear();
 }
 
 static void collect_config(const struct ct_config *c, struct ct_facts *f)
@@ -115,7 +130,9 @@ void ct__collect_host(const struct ct_collect_opts *o, struct ct_facts *f)
 		f->threads = ct_plan_threads(o->cfg, o->ranks.local);
 		collect_config(o->cfg, f);
 	}
-	if (o->cfg && !o->quick)
+	if (o->cfg && !o->quick) {
+		collect_nccl(o, f);
 		collect_binding(o, f);
+	}
 	ct_error_clear();
 }

@@ -48,6 +48,7 @@ struct ct_facts {
 
 	/* the program */
 	char version[40], build[80], libraries[256], config[68];
+	char nccl_defect[256], nccl_remedy[160]; /* of the installed version, if it concerns the run */
 
 	/* the launch */
 	char launcher[16];   /* "none", or the name of the launcher that started this process */

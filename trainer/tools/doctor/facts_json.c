@@ -24,7 +24,7 @@ struct member {
 static const struct member facts_members[] = {
 #define M(m) MEMBER(ct_facts, m)
 	M(present), M(node), M(n_nodes), M(ranks), M(host), M(net_key),
-	M(version), M(build), M(libraries), M(config),
+	M(version), M(build), M(libraries), M(config), M(nccl_defect), M(nccl_remedy),
 	M(launcher), M(tasks_here), M(slurm_node), M(asks_for_ranks),
 	M(own_addr), M(master), M(master_addr), M(master_error), M(master_here), M(master_ipv4), M(master_ipv6), M(resolve_s),
 	M(source), M(port), M(port_error),
