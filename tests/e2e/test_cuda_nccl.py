@@ -45,6 +45,21 @@ class Windows(Soft):
                     says = "wrong sums of small messages" if version == "22806" else "may read registered windows before"
                     self.assert_last_says(r, says, "dist.nccl_windows=false")
 
+    def test_no_registration(self):
+        """Rank 1 cannot allocate or register memory: both ranks end, and the hint names the switches."""
+        for function, code in (("ncclMemAlloc", 1), ("ncclCommWindowRegister", 1), ("ncclCommWindowRegister", 2)):
+            with self.subTest(function=function, code=code):
+                world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
+                running = [self.start_training("device=cuda", *self.always, *ranks.SMALL, "dist.nccl_windows=true", run=f"{function}{code}",
+                                               env=self.soft(2, env={**world, "SOFT_NCCL_VERSION": "23007", "RANK": str(i), "LOCAL_RANK": str(i),
+                                                                     **({"SOFT_GPU_FAULT": f"{function}:1:{code}"} if i == 1 else {})}))
+                           for i in range(2)]
+                results = [p.wait(30) for p in running]
+                self.assert_code(results[1], DEVICE if code == 1 else COMM)
+                self.assert_last_says(results[1], f"NCCL: {function}: unhandled", "dist.nccl_windows=false.*NCCL_WIN_ENABLE=0.*NCCL_CUMEM_ENABLE=0")
+                self.assert_last_says(results[0], rf"rank 1 \(pid .*NCCL: {function}: unhandled", "dist.nccl_windows=false")
+                self.assertEqual(results[0].err.count("dist.nccl_windows=false"), 1)
+
     def test_doctor(self):
         """It reports what the run would refuse."""
         for version, sets, found in (("22809", ["dist.nccl_windows=true"], True), ("22809", [], False), ("23007", ["dist.nccl_windows=true"], False)):

@@ -1,5 +1,5 @@
 /* The table of the communicator, and the symbol by which the program finds it. */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/device/cuda_check.h"
@@ -113,6 +113,26 @@ static void close_comm(ct_comm *c)
 
 /* ---- opening */
 
+/* Adds to an error of the set-up what the user can switch off. Faults of the Fabric Manager or of a switch appear when
+ * NCCL prepares the multicast of NVLink (NVLS): as a connection is made, at the first operation, or for a window. */
+static enum ct_status suggest(enum ct_status st, bool windows)
+{
+	const char *nvls = getenv("NCCL_NVLS_ENABLE");
+	struct ct_error e;
+
+	ct_error_save(&e);
+	/* The error of another rank comes with its hint. */
+	if (e.cause_pid != 0 || (st != CT_DEVICE && !(windows && st == CT_COMM)))
+		return st;
+	if (windows)
+		ct_error_hint(
+			"set dist.nccl_windows=false: gradients are then in plain memory; NCCL_WIN_ENABLE=0 or NCCL_CUMEM_ENABLE=0 makes NCCL register no windows");
+	if (!nvls || strcmp(nvls, "0") != 0)
+		ct_error_hint(
+			"if NCCL's message is about NVLS or multicast (CUDA error 401), set NCCL_NVLS_ENABLE=0 on all hosts, and check the Fabric Manager and the switches of NVLink");
+	return st;
+}
+
 static enum ct_status wait_for_all(ct_comm *c)
 {
 	ct_work *w;
@@ -156,7 +176,7 @@ static enum ct_status open_comm(struct ct_world *world, const struct ct_comm_opt
 	if (st < 0) {
 		/* The other ranks get the reason. */
 		if (n->aborter.running)
-			st = ct__comm_die(&n->base);
+			st = suggest(ct__comm_die(&n->base), false);
 		close_comm(&n->base);
 		return st;
 	}
@@ -192,7 +212,7 @@ static enum ct_status mem_alloc(ct_comm *c, size_t bytes, void **out)
 	m->next = n->memory;
 	n->memory = m;
 	if (c->opts.nccl_windows)
-		CT_TRY(alloc_registered(n, m, (bytes + align) / align * align));
+		CT_TRY(suggest(alloc_registered(n, m, (bytes + align) / align * align), true));
 	else
 		CT_TRY(ct_device_mem_alloc(n->device, bytes, true, &m->plain));
 	*out = c->opts.nccl_windows ? m->registered : m->plain;

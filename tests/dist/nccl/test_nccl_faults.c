@@ -125,6 +125,31 @@ static void refused(struct ct_world *world, void *arg)
 	close_rig(&r);
 }
 
+/* NCCL cannot prepare NVLink's multicast: when it connects (variant 0), or at the first operation. With variant 2, the
+ * user has switched multicast off. */
+static void no_multicast(struct ct_world *world, void *arg)
+{
+	const struct scene *s = arg;
+	struct rig r;
+
+	if (world->id.rank == 1)
+		setenv(s->variant == 0 ? "SOFT_NCCL_FAULT" : "SOFT_GPU_FAULT",
+		       s->variant == 0 ? "init@1:0:1" : "ncclAllReduce:1:1", 1);
+	if (s->variant == 2)
+		setenv("NCCL_NVLS_ENABLE", "0", 1);
+	open_device(world, arg, &r);
+	if (world->id.rank == 1) {
+		CHECK(open_comm_of(world, arg, &r) == CT_DEVICE && !r.c);
+		CHECK(says("unhandled cuda error"));
+		CHECK(!strstr(ct_error_hint_text(), "set NCCL_NVLS_ENABLE=0") == (s->variant == 2));
+	} else {
+		CHECK(open_comm_of(world, arg, &r) == CT_PEER_LOST && !r.c);
+		CHECK(says("rank 1 (pid") && says("unhandled cuda error"));
+	}
+	together(world, "end");
+	close_rig(&r);
+}
+
 /* Rank 0 cannot make the unique id: all ranks report why. */
 static void no_id(struct ct_world *world, void *arg)
 {
@@ -176,6 +201,9 @@ static void test_open(void **state)
 	play("nccl", 3, NULL, CT_SEC / 2, stuck, 1, 0, NULL);
 	play("nccl", 2, NULL, LONG, refused, 0, 0, NULL);
 	play("nccl", 2, NULL, LONG, refused, 1, 0, NULL);
+	play("nccl", 2, NULL, LONG, no_multicast, 0, 0, NULL);
+	play("nccl", 2, NULL, LONG, no_multicast, 1, 0, NULL);
+	play("nccl", 2, NULL, LONG, no_multicast, 2, 0, NULL);
 	play("nccl", 3, NULL, LONG, no_id, 0, 0, NULL);
 	play("nccl", 2, NULL, LONG, killed_early, 0, 1, NULL);
 	play("nccl", 2, NULL, LONG, on_cpu, 0, 0, NULL);
