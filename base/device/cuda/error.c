@@ -51,6 +51,9 @@ bool ct__cuda_is_permanent(cudaError_t e)
 	case cudaErrorAssert:
 	case cudaErrorECCUncorrectable:
 	case cudaErrorHardwareStackError:
+	case cudaErrorNvlinkUncorrectable:
+	case cudaErrorContained:
+	case cudaErrorExternalDevice:
 		return true;
 	default:
 		return false;
@@ -71,6 +74,8 @@ static const char *hint_of(cudaError_t e)
 		return "this is a bug in ctrain or in a library; `CUDA_LAUNCH_BLOCKING=1 ctrain CONFIG train.cuda_graph=off` names the kernel; compute-sanitizer finds its line";
 	case cudaErrorECCUncorrectable:
 	case cudaErrorHardwareStackError:
+	case cudaErrorNvlinkUncorrectable:
+	case cudaErrorContained:
 		return "the GPU reports a hardware error: see `nvidia-smi -q` and the system log";
 	case cudaErrorNoKernelImageForDevice:
 		return CT__CUDA_NEEDS;

@@ -384,6 +384,33 @@ static void test_old_device(void **state)
 	assert_int_equal(soft_gpu_live(), 0);
 }
 
+/* An error of work that a later call returns names the work that may have failed, and not the call alone. */
+static void test_permanent_errors(void **state)
+{
+	static const int errors[] = {700, 214, 220, 226, 911};
+	ct_device *d;
+	ct_stream *s;
+	void *p;
+
+	(void)state;
+	skip_on_gpu();
+	assert_ok(ct__device_cuda_ops.open(0, &d));
+	assert_ok(ct_stream_create(d, false, &s));
+	assert_ok(ct_device_mem_alloc(d, 16, false, &p));
+	ct_stream_note(s, "layer 1");
+	assert_ok(ct_device_fill(d, p, 0, 16, s));
+	assert_ok(ct_cuda_launched(s, 0, "fill"));
+	for (size_t i = 0; i < CT_ARRAY_LEN(errors); i++)
+		expect_error(ct_cuda_launched(s, errors[i], "other"), CT_DEVICE,
+			     "work has failed, probably \"layer 1: fill\": cudaError");
+	expect_error(ct_cuda_launched(s, 1, "other"), CT_DEVICE,
+		     "CUDA: cudaLaunchKernel (other): cudaErrorInvalidValue");
+	ct_device_mem_free(d, p);
+	ct_stream_destroy(s);
+	ct_device_close(d);
+	assert_int_equal(soft_gpu_live(), 0);
+}
+
 /* Posts n fills of which the last but one fails, and returns the error of the wait. */
 static enum ct_status fail_one_of(int device, int n, ct_device **d)
 {
@@ -458,15 +485,11 @@ static void test_suspects(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_properties),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_recording),
-		cmocka_unit_test(test_recording_that_hangs),
-		cmocka_unit_test(test_recording_misuse),
-		cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_each_call_fails),
-		cmocka_unit_test(test_binds_each_thread),
-		cmocka_unit_test(test_old_device),
+		cmocka_unit_test(test_properties),       cmocka_unit_test(test_order),
+		cmocka_unit_test(test_recording),        cmocka_unit_test(test_recording_that_hangs),
+		cmocka_unit_test(test_recording_misuse), cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_each_call_fails),  cmocka_unit_test(test_binds_each_thread),
+		cmocka_unit_test(test_old_device),       cmocka_unit_test(test_permanent_errors),
 		cmocka_unit_test(test_suspects), /* the last one: afterwards, the devices have failed */
 	};
 

@@ -16,6 +16,8 @@
 	X(cudaErrorInvalidDevice, "invalid device ordinal")                                                      \
 	X(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device")           \
 	X(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered")                                      \
+	X(cudaErrorNvlinkUncorrectable, "uncorrectable NVLink error detected during the execution")              \
+	X(cudaErrorContained, "Invalid access of peer GPU memory over nvlink or a hardware error")               \
 	X(cudaErrorInvalidResourceHandle, "invalid resource handle")                                             \
 	X(cudaErrorIllegalState, "the operation cannot be performed in the present state")                       \
 	X(cudaErrorNotReady, "device not ready")                                                                 \
@@ -42,6 +44,7 @@
 	  "attempt to terminate a thread-local capture sequence from another thread")                            \
 	X(cudaErrorGraphExecUpdateFailure,                                                                       \
 	  "the graph update was not performed because it included changes which violated constraints")           \
+	X(cudaErrorExternalDevice, "an async error has occured in external entity outside of CUDA")              \
 	X(cudaErrorUnknown, "unknown error")
 
 const char *cudaGetErrorName(cudaError_t e)
