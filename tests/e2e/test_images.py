@@ -459,6 +459,23 @@ class RealData(Images):
         self.assertLess(losses[12], losses[1])
         self.assertEqual(read_text(self.path("run", "classes.txt")).split()[1], "airplane")
 
+    def test_row_51_imported_command(self):
+        """What `ctrain import` prints for PyTorch's ImageNet example is valid for its directories and trains by its recipe."""
+        self.folder("train", 16, 1)
+        self.folder("val", 8, 2)
+        line = self.run_ctrain("import", f"python main.py -a resnet18 -b 8 --epochs 40 --lr 0.2 {self.path('data')}").out.splitlines()[0]
+        self.assertTrue(line.startswith("ctrain configs/imagenet_folders.yaml "), line)
+        command = [os.path.join(SOURCE, "configs", "imagenet_folders.yaml"), *line.split()[2:]]
+        self.run_ctrain("check", *command)
+        dumped = self.run_ctrain("config", "dump", *command).out
+        for value in ("nesterov: false", "decay_norm_bias: true", "lr_rule: none", "momentum: 0.9", "weight_decay: 0.0001",
+                      "zero_gamma: false", "step_epochs: 30", "gamma: 0.1", "lr: 0.2", "epochs: 40", "global: 8"):
+            self.assertIn(f" {value}\n", dumped)
+        self.assertNotIn("warmup_epochs", dumped)
+        self.run_ctrain(*command, f"run.dir={self.path('run')}", "launch.procs=2", "train.max_steps=1", "data.train.size=64", "data.val.size=64",
+                        timeout=120)
+        self.assertEqual([(m["global_batch"], m["lr"], m["data"]) for m in self.metrics(kind="run")], [(8, 0.2, "imagefolder")])
+
     def test_imagenet_shards(self):
         """The config as it is but for places and for the size, which is for the sake of time."""
         data = shared("data", "imagenet-wds") or shared("imagenet-wds")

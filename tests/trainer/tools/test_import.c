@@ -19,9 +19,9 @@ static const struct {
 	 NULL},
 	{"44 torchrun",
 	 "torchrun --nnodes 2 --node_rank 1 --nproc-per-node 4 --master_addr 10.0.0.1 --master_port 29500 main.py --lr 0.1",
-	 "ctrain configs/resnet18_imagenet.yaml --nodes 2 --node-rank 1 --procs 4 --master-addr 10.0.0.1 --master-port 29500 "
-	 "optim.lr=0.1",
-	 NULL},
+	 "ctrain configs/imagenet_folders.yaml --nodes 2 --node-rank 1 --procs 4 --master-addr 10.0.0.1 --master-port 29500 "
+	 "optim.lr=0.1 batch.per_rank=256",
+	 "# the config has main.py's recipe, but another order of the samples, and precision=auto"},
 	{"44 environment", "CUDA_VISIBLE_DEVICES=0,1 OMP_NUM_THREADS=2 torchrun --nproc_per_node gpu toy.py",
 	 "CUDA_VISIBLE_DEVICES=0,1 ctrain configs/toy_ddp.yaml --procs auto launch.threads=2 device=cuda", NULL},
 	{"45 standalone", "torchrun --standalone --nproc_per_node=2 multigpu_torchrun.py 50 10",
@@ -42,15 +42,26 @@ static const struct {
 	{"51 ImageNet example",
 	 "python main.py -a resnet50 --dist-url 'tcp://10.0.0.1:23456' --dist-backend 'nccl' --multiprocessing-distributed "
 	 "--world-size 2 --rank 1 -b 256 /data/imagenet",
-	 "ctrain configs/resnet50_imagenet.yaml --nodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 23456 "
+	 "ctrain configs/imagenet_folders.yaml --nodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 23456 "
 	 "model.name=resnet50 dist.backend=nccl data.dir=/data/imagenet batch.global=512",
 	 "256 on each of 2 nodes"},
 	{"51 evaluation", "python main.py -a resnet18 --gpu 0 -e --resume model.pth.tar -j 8 /data/imagenet",
-	 "ctrain eval configs/resnet18_imagenet.yaml --procs 1 --devices 0 model.name=resnet18 data.dir=/data/imagenet data.workers=8",
-	 "# --resume: "},
+	 "ctrain eval configs/imagenet_folders.yaml --checkpoint model.pth.tar --procs 1 --devices 0 model.name=resnet18 "
+	 "data.dir=/data/imagenet data.workers=8",
+	 "# ctrain reads .safetensors files"},
+	{"51 default batch",
+	 "python main.py --multiprocessing-distributed --world-size 2 --rank 0 --dist-url tcp://a:1 DIR",
+	 "ctrain configs/imagenet_folders.yaml --nodes 2 --node-rank 0 --master-addr a --master-port 1 data.dir=DIR batch.global=512",
+	 "256 on each of 2 nodes"},
+	{"51 resumed", "python main.py --resume checkpoint.pth.tar DIR",
+	 "ctrain configs/imagenet_folders.yaml data.dir=DIR", "# --resume: ctrain continues"},
+	{"51 GPU on the CPU", "python main.py --gpu 3 --no-accel --dummy DIR",
+	 "ctrain configs/imagenet_folders.yaml --procs 1 device=cpu data.name=synthetic data.shape=3,224,224 data.classes=1000 "
+	 "data.n_train=1281167 data.n_val=50000",
+	 "# the GPU 3 is not used, because the script computes on the CPU\n# DIR is not read, because the data is random\n"},
 	{"51 no data", "python main.py --dummy --no-accel -b 8 --wd 1e-4 -p 1 --seed 3",
-	 "ctrain configs/resnet18_imagenet.yaml data.name=synthetic data.shape=3,224,224 data.classes=1000 device=cpu "
-	 "optim.weight_decay=1e-4 log.every=1 run.seed=3 batch.global=8",
+	 "ctrain configs/imagenet_folders.yaml data.name=synthetic data.shape=3,224,224 data.classes=1000 data.n_train=1281167 "
+	 "data.n_val=50000 device=cpu optim.weight_decay=1e-4 log.every=1 run.seed=3 batch.global=8",
 	 "# batch.global is"},
 	{"51 MNIST example", "python main.py --epochs 2 --gamma 0.7 --test-batch-size 500 --dry-run",
 	 "ctrain configs/mnist_ddp.yaml train.epochs=2 schedule.name=step schedule.gamma=0.7 schedule.step_epochs=1 batch.eval=500 train.max_steps=1",
@@ -143,6 +154,10 @@ static void test_refused(void **state)
 	(void)state;
 	for (size_t i = 0; i < CT_ARRAY_LEN(all); i++)
 		assert_fails(ct_import_line(all[i].line, &out), CT_USAGE, all[i].message);
+	assert_fails(ct_import_line("python main.py -a vgg16 DIR", &out), CT_UNSUPPORTED,
+		     "ctrain has no model \"vgg16\"");
+	assert_non_null(strstr(ct_error_hint_text(), "resnet152"));
+	assert_fails(ct_import_line("torchrun train.py --model=vit_b_16", &out), CT_UNSUPPORTED, "\"vit_b_16\"");
 	ct_str_release(&out);
 }
 

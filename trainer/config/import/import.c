@@ -31,6 +31,21 @@ void ct__import_set(struct ct_import *im, const char *key, const char *value)
 		im->status = CT_NOMEM;
 }
 
+void ct__import_drop(struct ct_import *im, const char *key)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < im->n_sets; i++) {
+		if (strcmp(im->sets[i].key, key) != 0) {
+			im->sets[n++] = im->sets[i];
+			continue;
+		}
+		ct_free(im->sets[i].key);
+		ct_free(im->sets[i].value);
+	}
+	im->n_sets = n;
+}
+
 const char *ct__import_get(const struct ct_import *im, const char *key)
 {
 	for (size_t i = 0; i < im->n_sets; i++) {
@@ -108,6 +123,10 @@ static enum ct_status write_result(struct ct_import *im, struct ct_str *out)
 	CT_TRY(ct_str_status(&im->notes));
 	ct_str_addf(out, "%sctrain %s%s", ct_str_text(&im->wrapper), ct__import_get(im, "?eval") ? "eval " : "",
 		    config);
+	if (ct__import_get(im, "?checkpoint")) {
+		ct_str_add(out, " --checkpoint ");
+		ct__word_add(out, ct__import_get(im, "?checkpoint"));
+	}
 	add_settings(im, true, out);
 	add_settings(im, false, out);
 	ct_str_addf(out, "\n%s", ct_str_text(&im->notes));
@@ -254,27 +273,16 @@ static void drop_launcher(struct ct_import *im)
 {
 	static const char *const keys[] = {"launch.nodes",       "launch.node_rank", "launch.master_addr",
 					   "launch.master_port", "launch.procs",     "dist.run_id"};
-	size_t n = 0;
+	const size_t before = im->n_sets;
 
 	if (!im->under_launcher)
 		return;
-	for (size_t i = 0; i < im->n_sets; i++) {
-		bool drop = false;
-
-		for (size_t k = 0; k < CT_ARRAY_LEN(keys); k++)
-			drop = drop || strcmp(im->sets[i].key, keys[k]) == 0;
-		if (drop) {
-			ct_free(im->sets[i].key);
-			ct_free(im->sets[i].value);
-		} else {
-			im->sets[n++] = im->sets[i];
-		}
-	}
-	if (n < im->n_sets)
+	for (size_t k = 0; k < CT_ARRAY_LEN(keys); k++)
+		ct__import_drop(im, keys[k]);
+	if (im->n_sets < before)
 		ct__import_note(
 			im,
 			"start one task for each rank (srun --ntasks-per-node, mpirun -N): ctrain needs no launcher within it");
-	im->n_sets = n;
 }
 
 static enum ct_status translate(struct ct_import *im, const char *line, struct ct_str *out)

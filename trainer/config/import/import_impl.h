@@ -36,6 +36,7 @@ struct ct_import {
 	const char *script;    /* the file name of the training script; NULL: none */
 	const char *arguments; /* names of its arguments without dashes, separated by spaces */
 	bool imagenet;         /* it is the ImageNet example, or has its options */
+	bool mnist;            /* it is the MNIST example */
 	bool under_launcher;   /* srun or mpirun starts the processes */
 	bool per_process;      /* a launcher of PyTorch starts the processes */
 	enum ct_status status; /* of the first failure */
@@ -43,6 +44,8 @@ struct ct_import {
 
 /* Replaces or adds a setting. The value is copied. */
 void ct__import_set(struct ct_import *im, const char *key, const char *value);
+/* Removes a setting, if it exists. */
+void ct__import_drop(struct ct_import *im, const char *key);
 /* Returns the value of a setting, or NULL. */
 const char *ct__import_get(const struct ct_import *im, const char *key);
 void ct__import_note(struct ct_import *im, const char *fmt, ...) CT_PRINTF(2, 3);

@@ -13,10 +13,30 @@ static void set_gpus(struct ct_import *im, const char *value)
 	ct__import_set(im, "launch.procs", value);
 }
 
+static void set_model(struct ct_import *im, const char *value)
+{
+	struct ct_config_key k;
+	struct ct_str known = {0};
+	bool found = false;
+
+	for (size_t i = 0; ct_config_key_at(i, &k); i++) {
+		for (size_t m = 0; strcmp(k.name, "model.name") == 0 && k.choices[m]; m++) {
+			found = found || strcmp(k.choices[m], value) == 0;
+			ct_str_addf(&known, "%s%s", known.len > 0 ? ", " : "", k.choices[m]);
+		}
+	}
+	if (!found && im->status == CT_OK) {
+		im->status = CT_FAIL(CT_UNSUPPORTED, "ctrain has no model \"%.60s\"", value);
+		ct_error_hint("the models are %s; model.layers describes others", ct_str_text(&known));
+	}
+	ct_str_release(&known);
+	ct__import_set(im, "model.name", value);
+}
+
 static void set_arch(struct ct_import *im, const char *value)
 {
 	im->imagenet = true;
-	ct__import_set(im, "model.name", value);
+	set_model(im, value);
 }
 
 static void set_gpu(struct ct_import *im, const char *value)
@@ -32,6 +52,8 @@ static void set_dummy(struct ct_import *im, const char *value)
 	ct__import_set(im, "data.name", "synthetic");
 	ct__import_set(im, "data.shape", "3,224,224");
 	ct__import_set(im, "data.classes", "1000");
+	ct__import_set(im, "data.n_train", "1281167");
+	ct__import_set(im, "data.n_val", "50000");
 }
 
 /* StepLR(step_size=1, gamma) of the MNIST example */
@@ -58,7 +80,7 @@ static const struct ct_rule script[] = {
 	{"local-rank", .note = "ctrain numbers its ranks itself"},
 	{"distributed ddp sync-bn pin-memory", .flag = true},
 	{"a arch", .apply = set_arch},
-	{"model", .set = "model.name"},
+	{"model", .apply = set_model},
 	{"j workers num-workers", .set = "?workers"},
 	{"b batch-size per-device-train-batch-size train-batch-size", .set = "?batch"},
 	{"test-batch-size val-batch-size eval-batch-size", .set = "batch.eval"},
@@ -69,8 +91,7 @@ static const struct ct_rule script[] = {
 	{"num-train-epochs total-epochs", .set = "train.epochs"},
 	{"save-every", .set = "checkpoint.every_epochs"},
 	{"start-epoch", .note = "ctrain continues from the newest checkpoint of the run directory by itself"},
-	{"resume",
-	 .note = "ctrain continues from the newest checkpoint of the run directory by itself; `train.resume=DIR` uses another one"},
+	{"resume", .set = "?resume"},
 	{"pretrained", .flag = true,
 	 .note = "model.weights=FILE.safetensors starts from weights with torchvision's names"},
 	{"e evaluate", .flag = true, .set = "?eval=yes"},
@@ -91,7 +112,7 @@ static const struct {
 } scripts[] = {
 	{"mnist", "configs/mnist_ddp.yaml", ""},
 	{"cifar", "configs/resnet18_cifar10.yaml", ""},
-	{"imagenet", "configs/resnet50_imagenet.yaml", "data.dir"},
+	{"imagenet", "configs/imagenet_folders.yaml", "data.dir"},
 	{"multigpu", "configs/toy_ddp.yaml", "train.epochs checkpoint.every_epochs"},
 	{"single_gpu", "configs/toy_ddp.yaml", "train.epochs checkpoint.every_epochs"},
 	{"toy", "configs/toy_ddp.yaml", ""},
@@ -157,22 +178,21 @@ void ct__import_script(struct ct_import *im)
 			 !ct__import_apply(im, &ct__torchrun_rules, &o) && !set_by_name(im, &o))
 			ct__import_unknown(im, &o);
 	}
+	/* The MNIST example of PyTorch is also called main.py. */
+	im->mnist = im->imagenet && ct__import_get(im, "schedule.gamma");
+	im->imagenet = im->imagenet && !im->mnist;
 }
 
 const char *ct__import_config(struct ct_import *im)
 {
-	const char *model = ct__import_get(im, "model.name");
-
 	for (size_t i = 0; im->script && i < CT_ARRAY_LEN(scripts); i++) {
 		if (contains(im->script, scripts[i].part) && !contains(im->script, "imagenet"))
 			return scripts[i].config;
 	}
-	/* The MNIST example of PyTorch is also called main.py. */
-	if (im->imagenet && ct__import_get(im, "schedule.gamma"))
-		return "configs/mnist_ddp.yaml";
 	if (im->imagenet)
-		return model && strcmp(model, "resnet50") == 0 ? "configs/resnet50_imagenet.yaml"
-							       : "configs/resnet18_imagenet.yaml";
+		return "configs/imagenet_folders.yaml";
+	if (im->mnist)
+		return "configs/mnist_ddp.yaml";
 	ct__import_note(im, "replace CONFIG.yaml by a config with the model and the data of %s; configs/ has examples",
 			im->script ? im->script : "your script");
 	return "CONFIG.yaml";

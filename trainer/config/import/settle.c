@@ -72,12 +72,16 @@ static void settle_processes(struct ct_import *im)
 				all);
 }
 
-/* The ImageNet example divides its batch size among the GPUs of a node. */
+/* The ImageNet example divides its batch size, 256 if there is no option, among the GPUs of a node. The config has the
+ * batch size for one node. */
 static void settle_batch(struct ct_import *im)
 {
+	const int64_t nodes = n_nodes(im);
 	const char *batch = ct__import_get(im, "?batch");
-	const int64_t b = number_or(batch, 0), nodes = n_nodes(im);
 
+	if (!batch && im->imagenet && (im->per_process || nodes > 1))
+		batch = "256";
+	const int64_t b = number_or(batch, 0);
 	if (!batch)
 		return;
 	if (im->per_process || !im->imagenet || b <= 0) {
@@ -106,6 +110,41 @@ static void settle_workers(struct ct_import *im)
 		ct__import_set(im, "data.workers", workers);
 }
 
+/* A checkpoint of PyTorch is the model of an evaluation; training continues by itself. */
+static void settle_resume(struct ct_import *im)
+{
+	const char *path = ct__import_get(im, "?resume");
+
+	if (path && ct__import_get(im, "?eval")) {
+		ct__import_set(im, "?checkpoint", path);
+		if (!ct_ends_with(path, ".safetensors"))
+			ct__import_note(im,
+					"ctrain reads .safetensors files: convert the checkpoint once in Python with "
+					"safetensors.torch.save_file({k.removeprefix(\"module.\"): v for k, v in "
+					"torch.load(FILE)[\"state_dict\"].items()}, \"model.safetensors\")");
+	} else if (path) {
+		ct__import_note(im,
+				"--resume: ctrain continues from the newest checkpoint of the run directory by itself; "
+				"`train.resume=DIR` uses another one");
+	}
+}
+
+/* Settings that the config would refuse together. */
+static void settle_conflicts(struct ct_import *im)
+{
+	const char *device = ct__import_get(im, "device"), *data = ct__import_get(im, "data.name");
+
+	if (device && strcmp(device, "cpu") == 0 && ct__import_get(im, "launch.devices")) {
+		ct__import_note(im, "the GPU %s is not used, because the script computes on the CPU",
+				ct__import_get(im, "launch.devices"));
+		ct__import_drop(im, "launch.devices");
+	}
+	if (data && strcmp(data, "synthetic") == 0 && ct__import_get(im, "data.dir")) {
+		ct__import_note(im, "%s is not read, because the data is random", ct__import_get(im, "data.dir"));
+		ct__import_drop(im, "data.dir");
+	}
+}
+
 void ct__import_settle(struct ct_import *im)
 {
 	const char *nodes;
@@ -115,6 +154,12 @@ void ct__import_settle(struct ct_import *im)
 	settle_processes(im);
 	settle_batch(im);
 	settle_workers(im);
+	settle_resume(im);
+	settle_conflicts(im);
+	if (im->imagenet)
+		ct__import_note(
+			im, "the config has main.py's recipe, but another order of the samples, and precision=auto; "
+			    "precision=tf32 computes like main.py on GPUs");
 	nodes = ct__import_get(im, "launch.nodes");
 	if (!nodes || strcmp(nodes, "1") == 0 || im->under_launcher)
 		return;
