@@ -48,6 +48,8 @@ enum ct_reason {
 	CT_REASON_WRONG_TOKEN, /* the other side does not know the same secret */
 	CT_REASON_NO_ROUTE,    /* no route leads to the address */
 	CT_REASON_REJECTED,    /* the host of the address rejects the connection */
+	CT_REASON_REPORTED,    /* another rank prints the same message, so this one need not */
+	CT_REASON_NO_LOCKS,    /* the file system has no locks */
 	CT_REASON_N
 };
 

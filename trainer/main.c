@@ -23,6 +23,8 @@ static void report(void)
 {
 	struct ct_str out = {0};
 
+	if (ct_error_reason() == CT_REASON_REPORTED)
+		return;
 	/* A stop that the user has requested is not an error. A list of problems already contains "file:line:column:
 	 * error:". */
 	if (ct_error_status() == CT_INTERRUPTED)

@@ -5,7 +5,7 @@ import signal
 import socket
 import time
 
-from harness import COMM, OK, USAGE, Case, main, read_text
+from harness import COMM, OK, STOPPED, USAGE, Case, main, read_text
 
 MISMATCH = USAGE
 
@@ -41,6 +41,17 @@ class Rendezvous(Meeting):
         self.until(lambda: self.rank_pid(1), "rank 1 had started", late)
         self.wait_all([late, self.worker(0, 2, port, "launch.init=env://")])
         self.assert_equals_reference()
+
+    def test_stopped_ranks_print_one_message(self):
+        """srun and mpirun send a signal to all ranks, of which there may be thousands."""
+        ranks = self.world(2, self.free_port(), "train.epochs=1000")
+        self.until_step(5, ranks[0])
+        for rank in ranks:
+            rank.signal(signal.SIGTERM)
+        results = self.wait_all(ranks, STOPPED)
+        self.assertEqual([r.err.count("stopped by a signal at step") for r in results], [1, 0])
+        for rank in (0, 1):
+            self.assertIn("stopped by a signal at step", read_text(self.path("run", "log", f"rank-{rank:05}.log")))
 
     def test_row_22_tcp_url(self):
         url = f"tcp://127.0.0.1:{self.free_port()}"

@@ -34,6 +34,9 @@ enum ct_status ct_session_stopped(struct ct_session *s, bool more_nodes)
 		return CT_FAIL(CT_INTERRUPTED, "stopped at step %llu to continue with more nodes", step);
 	}
 	CT_FAIL(CT_INTERRUPTED, "stopped by a signal at step %llu; the checkpoint is saved", step);
+	/* Our launcher prints the message of one rank, but srun or mpirun may collect those of thousands. */
+	if (s->world.id.rank > 0 && s->world.id.by != CT_LAUNCHER_CTRAIN)
+		ct_error_because(CT_REASON_REPORTED);
 	return ct_error_hint("%s to continue", ct_plan_how_to_resume(s->cfg));
 }
 
