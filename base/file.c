@@ -1,8 +1,9 @@
 /* Files are opened without blocking, so that a FIFO or a device cannot stop the program, and are then checked by their
  * descriptor, not by their path, which might name another file by then. errno is stored before another call can change
  * it. The size of a file is only a hint: ct_file_read reads until the end, since files in /proc have size 0 and others
- * grow meanwhile. Locks are taken by polling, because flock has no deadline. dir.c contains the functions for
- * directories, and file_replace.c those that replace files. */
+ * grow meanwhile. Locks are taken by polling, because flock has no deadline. Some file systems have only the locks of
+ * fcntl; those of an open file (OFD) behave like flock. dir.c contains the functions for directories, and
+ * file_replace.c those that replace files. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -241,21 +242,50 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
 	return CT_OK;
 }
 
+static bool lacks_locks(int err)
+{
+	return err == ENOLCK || err == ENOSYS || err == EOPNOTSUPP;
+}
+
+/* Takes a lock of the open file (F_WRLCK), or returns whether one could be taken (F_RDLCK). */
+static int try_lock(int fd, short type)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
+	int rc = flock(fd, (type == F_WRLCK ? LOCK_EX : LOCK_SH) | LOCK_NB);
+
+	if (rc == 0 || !lacks_locks(errno))
+		return rc;
+	rc = fcntl(fd, type == F_WRLCK ? F_OFD_SETLK : F_OFD_GETLK, &lock);
+	if (rc == 0 && (type == F_WRLCK || lock.l_type == F_UNLCK))
+		return 0;
+	if (rc == 0 || errno == EACCES) /* POSIX allows EACCES and EAGAIN if another process has the lock */
+		errno = EWOULDBLOCK;
+	else if (errno == EINVAL || errno == EBADF) /* an old kernel, or a file that is open for reading only */
+		errno = ENOLCK;
+	return -1;
+}
+
 enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken)
 {
 	int rc;
 
-	while ((rc = flock(fd, LOCK_EX | LOCK_NB)) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
+	while ((rc = try_lock(fd, F_WRLCK)) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
 	       ct_now_ns() < deadline_ns)
 		(void)poll(NULL, 0, LOCK_RETRY_MS);
 	*taken = rc == 0;
-	return rc == 0 || errno == EWOULDBLOCK ? CT_OK : CT_FAIL(CT_IO, "flock: %s", strerror(errno));
+	if (rc == 0 || errno == EWOULDBLOCK)
+		return CT_OK;
+	if (!lacks_locks(errno))
+		return CT_FAIL(CT_IO, "cannot lock a file: %s", strerror(errno));
+	CT_FAIL(CT_IO, "the file system has no locks: %s", strerror(errno));
+	ct_error_because(CT_REASON_NO_LOCKS);
+	return ct_error_hint("mount it with locks (NFS without nolock, Lustre with flock), or use another file system");
 }
 
 bool ct_fd_is_locked(int fd)
 {
 	/* Several processes may have a shared lock, so they do not see each other. */
-	const int rc = flock(fd, LOCK_SH | LOCK_NB);
+	const int rc = try_lock(fd, F_RDLCK);
 
 	if (rc == 0)
 		(void)flock(fd, LOCK_UN);

@@ -55,9 +55,10 @@ enum ct_status ct_file_still_at(int fd, const char *path) CT_MUST_CHECK;
 enum ct_status ct_fd_write_all(int fd, const void *data, size_t len, const char *path) CT_MUST_CHECK;
 /* Reads exactly len bytes at offset. Fails with CT_DATA if the file ends before the last of these bytes. */
 enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, const char *path) CT_MUST_CHECK;
-/* Takes an exclusive lock (flock(2)), which ends when the file is closed. Tries until the deadline, which may have
- * passed; *taken is false if another process still has the lock then. Fails with CT_IO if the file system has no locks.
- */
+/* Takes an exclusive lock (flock(2), or fcntl(2) with F_OFD_SETLK if the file system supports only that), which ends
+ * when the file is closed. Tries until the deadline, which may have passed; *taken is false if another process still
+ * has the lock then. Fails with CT_IO, because of CT_REASON_NO_LOCKS, if the file system has no locks. For fcntl, the
+ * file must be open for writing. */
 enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken) CT_MUST_CHECK;
 /* Returns true if another process, or another descriptor of this process, has the lock. Neither waits nor takes the
  * lock for longer than this call. If the file system has no locks, returns false. */

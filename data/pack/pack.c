@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -166,10 +165,12 @@ static enum ct_status compare_manifest(const struct job *j, const char *hex, boo
 static enum ct_status claim(struct job *j)
 {
 	char hex[CT_SHA256_HEX];
-	bool same, found;
+	bool same, found, taken;
 
 	CT_TRY(ct_file_open(j->manifest, CT_FILE_UPDATE, &j->lock));
-	if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
+	if (ct_fd_lock(j->lock, 0, &taken) < 0)
+		return ct_error_wrap("cannot lock %s", j->manifest);
+	if (!taken) {
 		CT_FAIL(CT_USAGE, "%s is in use: these shards are being packed by another process", j->manifest);
 		return ct_error_hint("wait for that process, or stop it; packing then continues where it stopped");
 	}

@@ -1,11 +1,32 @@
 #include "tests/base/check_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+/* The linker redirects the library's calls to these functions (--wrap). errno to fail with; 0: succeed */
+static int flock_err, ofd_err;
+
+int __real_flock(int fd, int operation);
+int __real_fcntl(int fd, int cmd, void *argument);
+int __wrap_flock(int fd, int operation);
+int __wrap_fcntl(int fd, int cmd, void *argument);
+
+int __wrap_flock(int fd, int operation)
+{
+	errno = flock_err;
+	return flock_err ? -1 : __real_flock(fd, operation);
+}
+
+int __wrap_fcntl(int fd, int cmd, void *argument)
+{
+	errno = ofd_err;
+	return ofd_err ? -1 : __real_fcntl(fd, cmd, argument);
+}
 
 /* Makes a directory, a FIFO, a device, a socket, a link to a file and a dangling link. */
 static void make_kinds(const char *dir)
@@ -145,10 +166,52 @@ static void test_replace_private(void **state)
 	ct_free(path);
 }
 
+/* The locks of fcntl take the place of flock on a file system without it. */
+static void test_locks(void **state)
+{
+	static const int errors[] = {0, ENOLCK, ENOSYS, EOPNOTSUPP};
+	char *path = ct_path_join(*state, "locked");
+	int one, two, reader;
+	bool taken;
+
+	for (size_t i = 0; i < CT_ARRAY_LEN(errors); i++) {
+		flock_err = errors[i];
+		assert_ok(ct_file_open(path, CT_FILE_UPDATE, &one));
+		assert_ok(ct_file_open(path, CT_FILE_UPDATE, &two));
+		assert_ok(ct_file_open(path, CT_FILE_READ, &reader));
+		assert_false(ct_fd_is_locked(reader));
+		assert_ok(ct_fd_lock(one, 0, &taken));
+		assert_true(taken);
+		assert_true(ct_fd_is_locked(reader));
+		assert_ok(ct_fd_lock(two, 0, &taken));
+		assert_false(taken);
+		close(one);
+		assert_false(ct_fd_is_locked(reader));
+		assert_ok(ct_fd_lock(two, 0, &taken));
+		assert_true(taken);
+		close(two);
+		if (flock_err != 0) { /* fcntl cannot lock a file that is open for reading only */
+			assert_fails(ct_fd_lock(reader, 0, &taken), CT_IO, "no locks");
+			ofd_err = ENOLCK;
+			assert_fails(ct_fd_lock(reader, 0, &taken), CT_IO, "no locks");
+			assert_int_equal(ct_error_reason(), CT_REASON_NO_LOCKS);
+			assert_false(ct_fd_is_locked(reader));
+			ofd_err = 0;
+		}
+		close(reader);
+	}
+	flock_err = EIO;
+	assert_fails(ct_fd_lock(STDIN_FILENO, 0, &taken), CT_IO, "cannot lock");
+	assert_int_equal(ct_error_reason(), CT_REASON_NONE);
+	flock_err = 0;
+	ct_free(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_replace_kinds),
-					   cmocka_unit_test(test_leftovers), cmocka_unit_test(test_replace_private)};
+					   cmocka_unit_test(test_leftovers), cmocka_unit_test(test_replace_private),
+					   cmocka_unit_test(test_locks)};
 
 	return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }

@@ -26,6 +26,8 @@ enum ct_status ct_run_dir_check_space(const char *run_dir, uint64_t bytes, int n
  * the processes of the earlier start, and what they still write to open files is lost. If RUN/lock belongs to a later
  * start of the same job, this function fails with CT_IO. *out is owned by the caller. */
 enum ct_status ct_run_dir_lock(const char *run_dir, ct_run_lock **out) CT_MUST_CHECK;
+/* The same, but if the file system has no locks, logs a warning and returns a lock that keeps no other run away. */
+enum ct_status ct_run_dir_try_lock(const char *run_dir, ct_run_lock **out) CT_MUST_CHECK;
 /* If an earlier start of the same Slurm job has locked the directory: the newest save (ct_checkpoint_newest_save)
  * before the job did so for the first time. Otherwise -1. */
 int64_t ct_run_lock_saves_before(const ct_run_lock *lock);

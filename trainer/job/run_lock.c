@@ -3,6 +3,10 @@
  * over after a crash; the file stays and only its contents are replaced. Who holds the lock checks from time to time
  * that RUN/lock is still its file.
  *
+ * On a file system without locks, training goes on with a warning: only a second run in the same directory could do
+ * harm, and most users start none. Whoever needs the lock as proof that no run is active must fail: launchers of
+ * several nodes that elect a leader, and commands that move or remove files of a run.
+ *
  * A later start of the same Slurm job must not wait for processes of an earlier one, which may live on an unreachable
  * node. It replaces RUN/lock by a file that is locked already, by rename, and then makes the work of the earlier start
  * harmless: unfinished checkpoints are removed, and metrics.jsonl is replaced by a copy, so what the old process writes
@@ -31,6 +35,7 @@
 struct ct_run_lock {
 	char *path; /* RUN/lock */
 	int fd, dir_fd;
+	bool must; /* fail if the file system has no locks */
 	struct ct_slurm_job job;
 	int64_t saves_before;
 };
@@ -84,6 +89,20 @@ static enum ct_status fail_late(const ct_run_lock *l, const char *run_dir, const
 			     run_dir);
 }
 
+/* Locks l->fd. */
+static enum ct_status take(const ct_run_lock *l, int64_t deadline, bool *taken)
+{
+	if (ct_fd_lock(l->fd, deadline, taken) == CT_OK)
+		return CT_OK;
+	if (l->must || ct_error_reason() != CT_REASON_NO_LOCKS)
+		return ct_error_wrap("cannot lock %s", l->path);
+	CT_WARN("cannot lock %s: %s; do not start a second run in the same directory, because ctrain would not notice it",
+		l->path, ct_error_message());
+	ct_error_clear();
+	*taken = true;
+	return CT_OK;
+}
+
 /* Replaces RUN/lock by a new file that is already locked. Who has locked the old file notices it when it checks. */
 static enum ct_status replace_lock(ct_run_lock *l, int64_t saves)
 {
@@ -96,7 +115,7 @@ static enum ct_status replace_lock(ct_run_lock *l, int64_t saves)
 	(void)unlink(temp);
 	enum ct_status st = ct_file_open(temp, CT_FILE_NEW, &l->fd);
 	if (st == CT_OK)
-		st = ct_fd_lock(l->fd, 0, &taken);
+		st = take(l, 0, &taken);
 	if (st == CT_OK) {
 		write_holder(l, saves);
 		st = ct_fd_sync(l->fd, temp);
@@ -173,8 +192,7 @@ static enum ct_status lock_file(ct_run_lock *l, const char *run_dir, int64_t dea
 		l->saves_before = h.saves;
 	if (same_job && h.restart < l->job.restart)
 		return take_over(l, run_dir, &h);
-	if (ct_fd_lock(l->fd, deadline, &taken) < 0)
-		return ct_error_wrap("cannot lock %s", l->path);
+	CT_TRY(take(l, deadline, &taken));
 	if (!taken)
 		return fail_in_use(l, run_dir);
 	write_holder(l, l->saves_before >= 0 ? l->saves_before : (int64_t)ct_checkpoint_newest_save(run_dir));
@@ -199,11 +217,12 @@ static enum ct_status lock_both(ct_run_lock *l, const char *run_dir)
 	return taken || shared ? CT_OK : fail_in_use(l, run_dir);
 }
 
-enum ct_status ct_run_dir_lock(const char *run_dir, ct_run_lock **out)
+static enum ct_status lock_run_dir(const char *run_dir, bool must, ct_run_lock **out)
 {
 	ct_run_lock *l = NULL;
 
 	CT_TRY_ALLOC(l = CT_NEW(ct_run_lock));
+	l->must = must;
 	l->fd = l->dir_fd = -1;
 	l->saves_before = -1;
 	ct_slurm_job_from_env(&l->job);
@@ -214,6 +233,16 @@ enum ct_status ct_run_dir_lock(const char *run_dir, ct_run_lock **out)
 	}
 	*out = l;
 	return CT_OK;
+}
+
+enum ct_status ct_run_dir_lock(const char *run_dir, ct_run_lock **out)
+{
+	return lock_run_dir(run_dir, true, out);
+}
+
+enum ct_status ct_run_dir_try_lock(const char *run_dir, ct_run_lock **out)
+{
+	return lock_run_dir(run_dir, false, out);
 }
 
 int64_t ct_run_lock_saves_before(const ct_run_lock *l)

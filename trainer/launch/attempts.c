@@ -141,9 +141,11 @@ static enum ct_status pause_job(struct ct_attempts *a)
 {
 	const struct ct_restarts *r = &a->restarts;
 	ct_run_lock *lock = NULL;
+	const enum ct_status st =
+		a->now.shared ? ct_run_dir_lock(a->run_dir, &lock) : ct_run_dir_try_lock(a->run_dir, &lock);
 
 	/* Rank 0 on another node may not have ended yet. The next attempt then waits for the lock. */
-	if (ct_run_dir_lock(a->run_dir, &lock) < 0) {
+	if (st < 0) {
 		if (!a->now.shared)
 			return ct_error_status();
 		ct_error_clear();

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,6 +29,24 @@ int __wrap_rmdir(const char *path)
 		assert_int_equal(ct_file_replace(file, "x", 1), CT_OK);
 	}
 	return __real_rmdir(path);
+}
+
+static bool no_flock, no_ofd; /* the file system lacks these locks */
+int __real_flock(int fd, int operation);
+int __real_fcntl(int fd, int cmd, void *argument);
+int __wrap_flock(int fd, int operation);
+int __wrap_fcntl(int fd, int cmd, void *argument);
+
+int __wrap_flock(int fd, int operation)
+{
+	errno = ENOLCK;
+	return no_flock ? -1 : __real_flock(fd, operation);
+}
+
+int __wrap_fcntl(int fd, int cmd, void *argument)
+{
+	errno = ENOLCK;
+	return no_ofd ? -1 : __real_fcntl(fd, cmd, argument);
 }
 
 static bool exists(const char *run, const char *name)
@@ -303,6 +322,34 @@ static void test_lock_that_is_a_link(void **state)
 	assert_non_null(strstr(ct_error_message(), "not a regular file but a FIFO"));
 }
 
+/* Locks of fcntl keep other runs away, too. Without any, training may go on, but nothing that would be wrong if the run
+ * were still in use. */
+static void test_file_system_without_locks(void **state)
+{
+	const char *run = in_tmpdir("unlocked");
+	ct_run_lock *one = NULL, *two = NULL;
+
+	(void)state;
+	assert_ok(ct_run_dir_prepare(run, "auto"));
+	no_flock = true;
+	assert_ok(ct_run_dir_try_lock(run, &one));
+	assert_int_equal(ct_run_dir_try_lock(run, &two), CT_IO);
+	assert_non_null(strstr(ct_error_message(), "in use by another ctrain"));
+	assert_true(ct_run_dir_in_use(run));
+	ct_run_dir_unlock(one);
+	no_ofd = true;
+	assert_int_equal(ct_run_dir_lock(run, &one), CT_IO);
+	assert_int_equal(ct_error_reason(), CT_REASON_NO_LOCKS);
+	assert_non_null(strstr(ct_error_message(), "unlocked/lock"));
+	assert_ok(ct_run_dir_try_lock(run, &one));
+	assert_ok(ct_run_lock_check(one));
+	add_checkpoint(run);
+	assert_int_equal(ct_run_dir_prepare(run, "never"), CT_IO);
+	assert_true(exists(run, "/checkpoints/step-000000000001"));
+	ct_run_dir_unlock(one);
+	no_flock = no_ofd = false;
+}
+
 static void test_space(void **state)
 {
 	(void)state;
@@ -322,15 +369,11 @@ static void test_folder_that_cannot_be(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_never_moves_a_run_aside),
-		cmocka_unit_test(test_lock),
-		cmocka_unit_test(test_lock_that_vanishes),
-		cmocka_unit_test(test_take_over),
-		cmocka_unit_test(test_take_over_from_a_save),
-		cmocka_unit_test(test_take_over_of_large_metrics),
-		cmocka_unit_test(test_restarted_job_counts_saves),
-		cmocka_unit_test(test_lock_that_is_a_link),
-		cmocka_unit_test(test_space),
+		cmocka_unit_test(test_never_moves_a_run_aside),    cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_lock_that_vanishes),         cmocka_unit_test(test_take_over),
+		cmocka_unit_test(test_take_over_from_a_save),      cmocka_unit_test(test_take_over_of_large_metrics),
+		cmocka_unit_test(test_restarted_job_counts_saves), cmocka_unit_test(test_lock_that_is_a_link),
+		cmocka_unit_test(test_file_system_without_locks),  cmocka_unit_test(test_space),
 		cmocka_unit_test(test_folder_that_cannot_be),
 	};
 

@@ -248,7 +248,9 @@ static enum ct_status open_run_dir(const struct ct_config *cfg, const struct ct_
 		const bool prepared = id->by == CT_LAUNCHER_CTRAIN || id->restart > 0;
 
 		CT_TRY(ct_run_dir_prepare(run_dir, prepared ? "auto" : cfg->train.resume));
-		CT_TRY(ct_run_dir_lock(run_dir, lock));
+		/* Launchers of several nodes elect their leader by this lock. */
+		const bool must = cfg->launch.restarts > 0 && cfg->launch.nodes > 1;
+		CT_TRY(must ? ct_run_dir_lock(run_dir, lock) : ct_run_dir_try_lock(run_dir, lock));
 	}
 	return begins_files_late(cfg, id) ? CT_OK : begin_files(run_dir, id);
 }
