@@ -186,6 +186,31 @@ class Check(Case):
             r = self.run_ctrain("data", "check", *args, "--threads", 2)
             self.assertIn("12 samples, 0 bad, 0 not indexed", r.out)
 
+    def test_training_and_evaluation_directories(self):
+        """DIR/train and DIR/val are two sets with the same classes."""
+        for name in ("train/a/1", "train/a/2", "train/b/3", "val/a/4"):
+            self.write(f"two/{name}.png", png(16, 16, 1))
+        r = self.run_ctrain("data", "check", self.path("two"))
+        self.assertRegex(r.out, r"(?m)^\S+/two/train: 3 samples, 0 bad.*\n\S+/two/val: 1 samples, 0 bad")
+        self.assert_says(r, 'two/val: 1 of the 2 classes of the training data have no directory here; the first one is "b"')
+        r = self.run_ctrain("data", "check", self.path("two"), self.path("two/"), "--json")
+        self.assertEqual([s["samples"] for s in r.json()["sets"]], [3, 1, 3, 1])
+        self.write("two/val/c/5.png", png(16, 16, 1))
+        r = self.run_ctrain("data", "check", self.path("two"), expect=DATA)
+        self.assertRegex(r.out, r"(?m)^\S+/two/train: 3 samples, 0 bad")
+        self.assert_last_says(r, "two/val/c: this class is only in the evaluation data")
+        # As ImageNet's validation images are after extraction.
+        shutil.rmtree(self.path("two/val"))
+        self.write("two/val/1.png", png(16, 16, 1))
+        r = self.run_ctrain("data", "check", self.path("two"), expect=DATA)
+        self.assert_last_says(r, "two/val")
+        # Without validation data, and classes that are called train and val.
+        shutil.rmtree(self.path("two/val"))
+        self.assertIn("/two/train: 3 samples, 0 bad", self.run_ctrain("data", "check", self.path("two")).out)
+        for name in ("train/1", "train/2", "val/3"):
+            self.write(f"vehicles/{name}.png", png(16, 16, 1))
+        self.assertIn("/vehicles: 3 samples, 0 bad", self.run_ctrain("data", "check", self.path("vehicles")).out)
+
     def test_row_120_imagenet(self):
         """The classes of ImageNet, with one image each."""
         image = self.write("train/n01440764/a.png", png(16, 16, 1))
@@ -199,6 +224,7 @@ class Check(Case):
         os.rename(self.path("train/n02000999"), self.path("other"))
         r = self.run_ctrain("data", "check", self.path("val"), "--threads", 2)
         self.assertNotIn("complete", r.out)
+        self.assertIn("ImageNet has 1000 classes: 1 are missing", r.out)
         self.write("flat/ILSVRC2012_val_00000001.JPEG", png(16, 16, 1))
         r = self.run_ctrain("data", "check", self.path("flat"), expect=DATA)
         self.assert_last_says(r, "--val-map")

@@ -21,7 +21,8 @@
 #define SHOWN 20 /* maximum number of unreadable samples to print; the report lists all */
 
 struct set_result {
-	const char *set;
+	const char *set; /* borrowed, or that in `name` */
+	char *name;      /* owned, or NULL */
 	uint64_t n;
 	size_t found[CT_FINDING_KINDS];
 	double seconds;
@@ -33,7 +34,7 @@ struct run {
 	const char *labels; /* --labels */
 	int threads;
 	struct ct_data_findings findings;
-	struct set_result sets[CT_MAX_ARGS]; /* sets[n_sets] is being opened and checked */
+	struct set_result sets[2 * CT_MAX_ARGS + 1]; /* sets[n_sets] is being opened and checked */
 	int n_sets;
 	struct ct_ticker *ticker;
 };
@@ -58,7 +59,7 @@ static void begin_set(struct run *r, const char *set)
 {
 	struct set_result *s = &r->sets[r->n_sets];
 
-	*s = (struct set_result){.set = set};
+	s->set = set;
 	memcpy(s->found, r->findings.counts, sizeof(s->found));
 }
 
@@ -147,25 +148,50 @@ static bool holds_shards(const char *folder)
 	return found;
 }
 
-/* Checks the images that --labels lists, and the list itself. */
-static enum ct_status check_list(struct run *r, const char *dir)
+/* Checks the training and the evaluation images of a layout. */
+static enum ct_status check_layout(struct run *r, const struct ct_layout *l, const char *const names[2])
 {
-	static const char *const names[] = {"train", "val"};
 	const struct ct_image_opts image = {0};
-	struct ct_layout l;
-	enum ct_status st;
+	enum ct_status st = CT_OK;
 
-	st = ct_layout_find(dir, r->labels, &l);
-	for (int i = 0; st == CT_OK && i < 1 + l.has_val; i++) {
+	for (int i = 0; st == CT_OK && i < 1 + l->has_val; i++) {
 		ct_dataset *d = NULL;
 
 		begin_set(r, names[i]);
-		st = ct_layout_open(&l, i == 0, &d);
+		st = ct_layout_open(l, i == 0, &d);
 		if (st == CT_OK)
 			st = check_set(r, d, &image);
 		ct_dataset_close(d);
 	}
 	return st;
+}
+
+/* Checks the images that --labels lists, and the list itself. */
+static enum ct_status check_list(struct run *r, const char *dir)
+{
+	struct ct_layout l;
+
+	CT_TRY(ct_layout_find(dir, r->labels, &l));
+	return check_layout(r, &l, (const char *const[]){"train", "val"});
+}
+
+/* Returns true if the class directories are in DIR/train, and perhaps also in DIR/val. */
+static bool has_parts(const char *dir, struct ct_layout *l)
+{
+	const bool found = ct_layout_find(dir, "none", l) == CT_OK;
+
+	ct_error_clear();
+	return found && strcmp(l->train, ".") != 0;
+}
+
+static enum ct_status check_parts(struct run *r, const char *dir, const struct ct_layout *l)
+{
+	struct set_result *s = &r->sets[r->n_sets];
+
+	CT_TRY_ALLOC(s[0].name = ct_path_join(dir, l->train));
+	if (l->has_val)
+		CT_TRY_ALLOC(s[1].name = ct_path_join(dir, l->val));
+	return check_layout(r, l, (const char *const[]){s[0].name, s[1].name});
 }
 
 static void warn_unchecked_list(const char *dir)
@@ -196,12 +222,16 @@ static enum ct_status check_path(struct run *r, const char *path)
 	const struct ct_image_opts image = {0};
 	bool folder = is_folder(path), shards = !folder || holds_shards(path);
 	struct ct_dataset_spec spec = {.name = shards ? "shards" : "imagefolder", .threads = r->threads, .train = true};
-	char *copy = ct_strdup(path), *dir = NULL;
+	char *copy, *dir = NULL;
 	ct_dataset *d = NULL;
-	enum ct_status st = copy ? CT_OK : CT_NOMEM;
+	struct ct_layout layout;
 
 	if (!shards && !r->labels)
 		warn_unchecked_list(path);
+	if (!shards && has_parts(path, &layout))
+		return check_parts(r, path, &layout);
+	copy = ct_strdup(path);
+	enum ct_status st = copy ? CT_OK : CT_NOMEM;
 	for (size_t n = copy ? strlen(copy) : 0; n > 1 && copy[n - 1] == '/'; n--)
 		copy[n - 1] = '\0';
 	/* Uses the parent directory as the data directory, because it may contain the list of classes. */
@@ -406,5 +436,7 @@ enum ct_status ct_cmd_data_check(const struct ct_cli *cli)
 		st = ct_error_restore(&error);
 	}
 	ct_data_findings_release(&r.findings);
+	for (size_t i = 0; i < CT_ARRAY_LEN(r.sets); i++)
+		ct_free(r.sets[i].name);
 	return st;
 }

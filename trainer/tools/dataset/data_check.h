@@ -60,8 +60,9 @@ struct ct_data_check {
 /* Appends the findings to `out`. An invalid sample is a finding; it does not make this function fail. */
 enum ct_status ct_data_check(const struct ct_data_check *c, struct ct_data_findings *out) CT_MUST_CHECK;
 
-/* If the classes are the 1,000 of ImageNet (ILSVRC 2012), writes how the number of samples compares with that of the
- * complete training or validation set; otherwise "". `set` is "train", "val", or a path. */
+/* If the classes are those of ImageNet (ILSVRC 2012), writes how many of the 1,000 are missing or, if none is, how the
+ * number of samples compares with that of the complete training or validation set; otherwise "". `set` is "train",
+ * "val", or a path. */
 void ct_imagenet_note(const ct_dataset *d, const char *set, char *text, size_t len);
 
 #endif
