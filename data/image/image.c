@@ -15,7 +15,7 @@
 
 #define DEFAULT_PIXELS ((uint64_t)64 << 20)
 #define MOST_PIXELS ((uint64_t)CT_IMAGE_MAX_SIDE * CT_IMAGE_MAX_SIDE)
-#define DEFAULT_SCANS 500
+#define DEFAULT_SCANS 100 /* encoders write up to about 20 */
 
 struct ct_image_decoder {
 	struct ct_image_opts opts;

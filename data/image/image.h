@@ -17,7 +17,7 @@
 
 struct ct_image_opts {
 	uint64_t max_pixels; /* limit on width * height; 0: 64 Mpixel (64 << 20). A side is at most 65500 pixels */
-	int max_scans;       /* limit on the scans of a progressive JPEG; 0: 500. The number of scans times the number
+	int max_scans;       /* limit on the scans of a progressive JPEG; 0: 100. The number of scans times the number
 			      * of pixels may not exceed 32 * max_pixels */
 	bool exif;           /* apply the EXIF orientation */
 	bool fast;           /* JPEG: decode at 1/2, 1/4 or 1/8 of the size if the box is at least twice as large as the

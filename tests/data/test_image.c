@@ -278,7 +278,7 @@ static void test_limits(void **state)
 
 	bomb = jpeg_make(&(struct jpeg_spec){.w = 64, .h = 64, .colors = JPEG_GRAY, .scans = 600});
 	d = windows_decoder((struct ct_image_opts){0});
-	check_fails(d, bomb.p, bomb.n, "jpeg-scans: scan 501");
+	check_fails(d, bomb.p, bomb.n, "jpeg-scans: scan 101");
 	ct_image_decoder_destroy(d);
 	d = windows_decoder((struct ct_image_opts){.max_scans = 700});
 	check_fails(d, bomb.p, bomb.n, NULL);
