@@ -14,7 +14,8 @@ enum ct_status ct__bad_list_init(struct ct_bad_list *b, uint32_t n)
 {
 	size_t words = (size_t)n / 32 + 1;
 
-	CT_TRY_ALLOC(b->known = ct_calloc(words, sizeof(*b->known)));
+	if (!b->known)
+		CT_TRY_ALLOC(b->known = b->own = ct_calloc(words, sizeof(*b->own)));
 	CT_TRY_ALLOC(b->reported = CT_NEW_ARRAY(uint32_t, words));
 	return CT_OK;
 }
@@ -26,7 +27,7 @@ void ct__bad_list_release(struct ct_bad_list *b)
 	ct_free(b->entries);
 	ct_free(b->last);
 	ct_free(b->reported);
-	ct_free((void *)b->known);
+	ct_free((void *)b->own);
 }
 
 bool ct__bad_list_knows(struct ct_bad_list *b, uint32_t sample)
@@ -114,10 +115,13 @@ enum ct_status ct__bad_list_report(struct ct_bad_list *b, const struct ct_loader
 			continue;
 		b->reported[sample / 32] |= bit;
 		b->n_reported++;
-		ct_free(b->last);
-		b->last = take_text(b, sample);
+		char *text = take_text(b, sample);
 		if (rows->on_bad)
-			rows->on_bad(rows->user, sample, b->last ? b->last : "");
+			rows->on_bad(rows->user, sample, text ? text : "");
+		if (text) {
+			ct_free(b->last);
+			b->last = text;
+		}
 	}
 	return ct__bad_list_check(b, rows);
 }
@@ -126,8 +130,8 @@ enum ct_status ct__bad_list_check(const struct ct_bad_list *b, const struct ct_l
 {
 	if (rows->policy == CT_BAD_FAIL || b->n_reported <= rows->max_bad)
 		return CT_OK;
-	CT_FAIL(CT_DATA,
-		"%" PRIu64 " samples of %s are unreadable, but only %" PRIu64 " are allowed; the last one is %s",
-		b->n_reported, rows->info->name, rows->max_bad, b->last);
+	CT_FAIL(CT_DATA, "%" PRIu64 " samples of %s are unreadable, but only %" PRIu64 " are allowed%s%s",
+		b->n_reported, rows->info->name, rows->max_bad, b->last ? "; the last one is " : "",
+		b->last ? b->last : "");
 	return ct_error_hint("`ctrain data check` lists all of them; data.max_bad=N allows more");
 }

@@ -220,6 +220,7 @@ enum ct_status ct_loader_create(const ct_dataset *d, const struct ct_loader_opts
 	set_opts(l, d, opts);
 	CT_ASSERT(pthread_mutex_init(&l->lock, NULL) == 0);
 	CT_ASSERT(pthread_mutex_init(&l->bad.lock, NULL) == 0);
+	l->bad.known = opts->known_bad;
 	ct_cond_init(&l->work);
 	ct_cond_init(&l->ready);
 	ct_cond_init(&l->idle);

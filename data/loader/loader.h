@@ -50,8 +50,12 @@ struct ct_loader_opts {
 	/* REPLACE, DROP: limit on the number of bad samples since ct_loader_create. When it is exceeded, ct_loader_next
 	 * fails with CT_DATA, even after a seek. Each rank counts each bad sample once. */
 	uint64_t max_bad;
+	/* REPLACE, DROP: a bit for each sample that is known to be bad, [n / 32 + 1], zeroed by the caller. It is
+	 * borrowed, and may be kept for further loaders of the same data set, which then do not read these samples
+	 * again. NULL: the loader has its own. */
+	_Atomic uint32_t *known_bad;
 	/* REPLACE, DROP: ct_loader_next calls this once for each bad sample. `text` describes where the sample is
-	 * stored and why it is bad. */
+	 * stored and why it is bad; it is empty if another loader has found the sample. */
 	void (*on_bad)(void *user, uint32_t sample, const char *text);
 	void *user;
 	int n_threads;

@@ -47,11 +47,12 @@ struct ct_bad_entry {
 /* The bad samples found since the loader was created. */
 struct ct_bad_list {
 	pthread_mutex_t lock;
-	_Atomic uint32_t *known;      /* one bit per sample */
+	_Atomic uint32_t *known; /* one bit per sample; `own` or borrowed */
+	_Atomic uint32_t *own;
 	uint32_t *reported;           /* one bit per sample; used by the caller's thread only */
 	struct ct_bad_entry *entries; /* known, but not reported yet */
 	size_t n, cap;
-	char *last; /* text of the last sample that was reported */
+	char *last; /* text of the last sample that was reported and that this loader has found */
 	uint64_t n_reported;
 };
 
@@ -125,6 +126,7 @@ size_t ct__loader_row_bytes(const ct_loader *l, int h, int w);
 /* Main function of a thread; `arg` is a struct ct_loader_worker. */
 void *ct__loader_work(void *arg);
 
+/* The caller has set `known` if it is borrowed. */
 enum ct_status ct__bad_list_init(struct ct_bad_list *b, uint32_t n) CT_MUST_CHECK;
 void ct__bad_list_release(struct ct_bad_list *b);
 bool ct__bad_list_knows(struct ct_bad_list *b, uint32_t sample);

@@ -210,12 +210,61 @@ static void test_not_its_fault(void **state)
 	encoded_close(s);
 }
 
+/* A second loader does not read what the first one has found to be bad: here it would find nothing wrong. */
+static void test_known_bad(void **state)
+{
+	static const uint32_t bad[] = {3, 17};
+	struct encoded_set *sets[] = {encoded_open(N), encoded_open(N)};
+	struct told *told = ct_calloc(1, sizeof(*told));
+	_Atomic uint32_t known[N / 32 + 1] = {0};
+	struct ct_loader_opts o = encoded_options(2);
+
+	(void)state;
+	encoded_spoil(sets[0], bad, CT_ARRAY_LEN(bad));
+	o.bad = CT_BAD_DROP;
+	o.max_bad = 2;
+	o.known_bad = known;
+	o.on_bad = on_bad;
+	o.user = told;
+	for (int i = 0; i < 2; i++) {
+		ct_loader *l = encoded_loader(sets[i], &o);
+		struct ct_loader_batch b = {0};
+		uint32_t rows = 0;
+
+		do {
+			assert_ok(next_batch(l, &b));
+			rows += b.n;
+		} while (!b.last_of_epoch);
+		assert_int_equal(rows, N - 2);
+		assert_true(told->n[3] == i + 1 && told->n[17] == i + 1);
+		if (i == 0)
+			assert_non_null(strstr(told->text[3], "rotten"));
+		ct_loader_destroy(l);
+	}
+	/* The message names no sample that this loader has not found. */
+	o.max_bad = 1;
+	ct_loader *l = encoded_loader(sets[1], &o);
+	struct ct_loader_batch b = {0};
+	enum ct_status st;
+
+	do
+		st = next_batch(l, &b);
+	while (st == CT_OK && !b.last_of_epoch);
+	assert_int_equal(st, CT_DATA);
+	assert_non_null(strstr(ct_error_message(), "but only 1 are allowed"));
+	assert_null(strstr(ct_error_message(), "the last one"));
+	ct_loader_destroy(l);
+	ct_free(told);
+	encoded_close(sets[0]);
+	encoded_close(sets[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bad_replaced),  cmocka_unit_test(test_bad_budget),
-		cmocka_unit_test(test_all_bad),       cmocka_unit_test(test_bad_dropped),
-		cmocka_unit_test(test_not_its_fault),
+		cmocka_unit_test(test_bad_replaced), cmocka_unit_test(test_bad_budget),
+		cmocka_unit_test(test_all_bad),      cmocka_unit_test(test_bad_dropped),
+		cmocka_unit_test(test_known_bad),    cmocka_unit_test(test_not_its_fault),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

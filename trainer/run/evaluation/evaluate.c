@@ -211,11 +211,15 @@ enum ct_status ct_evaluate(struct ct_session *s, void (*progress)(void *user, do
 	if (s->ema)
 		CT_TRY(ct_session_broadcast_arena(s, ct_ema_buffers(s->ema)));
 	CT_TRY(prepare(s));
+	if (!s->data.val_bad)
+		CT_TRY_ALLOC(s->data.val_bad =
+				     CT_NEW_ARRAY(_Atomic uint32_t, ct_dataset_info(s->data.val)->n / 32 + 1));
 	ct_plan_loader_opts(s->cfg, &s->plan, ct_dataset_info(s->data.val), false, (uint32_t)ct_session_replica(s),
 			    s->world.id.local_world, &lo);
 	lo.device = s->device;
 	ct_resident_set_opts(s, CT_EVAL, &lo);
 	lo.max_out = ct_lent_max(s->device, EVAL_AHEAD);
+	lo.known_bad = s->data.val_bad;
 	lo.on_bad = note_bad;
 	lo.user = &bad;
 	CT_TRY(ct_loader_create(s->data.val, &lo, &loader));

@@ -313,6 +313,7 @@ void ct_session_destroy(struct ct_session *s, bool failed)
 	ct_graph_destroy(s->model.val_graph);
 	ct_graph_destroy(s->model.size_graph);
 	ct_graph_destroy(s->model.graph);
+	ct_free((void *)s->data.val_bad);
 	ct_dataset_close(s->data.val);
 	ct_dataset_close(s->data.train);
 	ct_device_close(s->device);

@@ -43,7 +43,8 @@ struct ct_session_data {
 	ct_dataset *train, *val; /* val may be NULL; train is NULL if only evaluation is needed */
 	void *samples[2]; /* by enum ct_mode: copies of train and val in device memory; NULL: the host prepares batches
 			   */
-	float *class_weights; /* [classes] of the loss on train, or NULL */
+	_Atomic uint32_t *val_bad; /* ct_loader_opts.known_bad of all evaluations; NULL before the first one */
+	float *class_weights;      /* [classes] of the loss on train, or NULL */
 };
 
 /* The model as graphs, and the programs that are compiled from them: those of a stage if there is a pipeline. The
