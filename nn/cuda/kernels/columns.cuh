@@ -109,8 +109,9 @@ static inline __device__ bool add_partial(const double *partial, int blocks, int
 			shared[1][y][x] += shared[1][y + step][x];
 		}
 	}
-	*first = shared[0][0][x];
-	*second = shared[1][0][x];
+	/* Each thread reads its own element. Row 0 has the sums, but its threads may still be writing them. */
+	*first = shared[0][y][x];
+	*second = shared[1][y][x];
 	return y == 0 && channel < cp;
 }
 
