@@ -154,6 +154,23 @@ class Docs(Case):
                 pattern = r"[^\n]{1,30}".join(re.escape(part) for part in message.split("..."))
                 self.assertTrue(re.search(pattern, known), "no message of the program has this")
 
+    def test_switches(self):
+        """The switches in GPU.md exist: config keys with valid values, and environment variables that ctrain or NCCL reads."""
+        page = read_text(os.path.join(SOURCE, "docs", "GPU.md"))
+        rules = read_text(os.path.join(SOURCE, "dist", "settings", "table.c"))
+        level = read_text(os.path.join(SOURCE, "nn", "cuda", "cuda_engine.c"))
+        switches = re.findall(r"(?m)^\| \d+ \| .* \| `([^`]*)` \| .* \|$", page)
+        self.assertGreater(len(switches), 12)
+        for switch in switches:
+            with self.subTest(switch=switch):
+                name = switch.split("=")[0]
+                if name.startswith("NCCL_"):
+                    self.assertTrue(f'"{name}"' in rules or f"({name[5:]})" in rules, "NCCL does not read it")
+                elif name == name.upper():
+                    self.assertTrue(name == "CUDA_LAUNCH_BLOCKING" or f'"{name}"' in level, "nothing reads it")
+                else:
+                    self.run_ctrain("check", self.config(), switch)
+
     def test_plain_english(self):
         """Pages, config documentation, comments and messages use the words of the glossary."""
         found = []
