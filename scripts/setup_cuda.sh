@@ -38,6 +38,18 @@ driver_cuda() {
 	fi
 }
 
+# The directory of NVIDIA's package cuda-compat-13-0, with which data-center GPUs run CUDA 13 on drivers from 535 on; empty if it is not
+# installed. CTRAIN_COMPAT is for tests.
+compat_directory() {
+	local directory
+	for directory in ${CTRAIN_COMPAT:-/usr/local/cuda-13*/compat}; do
+		if [ -e "$directory/libcuda.so.1" ]; then
+			echo "$directory"
+			return
+		fi
+	done
+}
+
 # The directory of an installed CUDA 13 toolkit with nvcc, cuDNN 9 and NCCL, from the places where cmake/CtCuda.cmake searches.
 installed_toolkit() {
 	local root nvcc
@@ -128,9 +140,13 @@ if [ "$mode" = auto ]; then
 	'') exit 0 ;; # no NVIDIA driver
 	unknown | 13.* | 1[4-9].*) ;;
 	*)
-		echo "setup: the NVIDIA driver of this machine supports CUDA $version, but ctrain needs CUDA 13 (driver 580 or later):" \
-			"update the driver to train on the GPU" >&2
-		exit 0
+		compat=$(compat_directory)
+		if [ -z "$compat" ]; then
+			echo "setup: the NVIDIA driver of this machine supports CUDA $version, but ctrain needs CUDA 13: to train on the GPU," \
+				"update to driver 580 or later; on data-center GPUs with driver 535 or later, NVIDIA's package cuda-compat-13-0 is sufficient" >&2
+			exit 0
+		fi
+		echo "setup: the NVIDIA driver of this machine supports CUDA $version: to train on the GPU, set LD_LIBRARY_PATH=$compat"
 		;;
 	esac
 	toolkit=

@@ -279,6 +279,8 @@ class Devices(Case):
         """One sentence and its hint, before any rank starts."""
         for text, env in (("no cuda device: no NVIDIA driver is installed", {"SOFT_GPU_DRIVER": "0"}),
                           ("no cuda device: the NVIDIA driver supports CUDA up to 12.8, but the CUDA runtime is 13.", {"SOFT_GPU_DRIVER": "12080"}),
+                          ("on data-center GPUs, the package cuda-compat-13-0 may help", {"SOFT_GPU_DRIVER": "12080"}),
+                          ("no cuda device: the NVIDIA driver and libcuda.so.1 do not belong together", {"SOFT_GPU_FAULT": "cudaGetDeviceCount:0:803"}),
                           ("no cuda device: no GPU is visible (CUDA_VISIBLE_DEVICES=)", {"CUDA_VISIBLE_DEVICES": ""}),
                           ("no cuda device: GPU 0 has compute capability 7.5: ctrain needs a GPU of compute capability 8.0 (A100, RTX 30) or newer",
                            {"SOFT_GPU_OLD": "1"}),

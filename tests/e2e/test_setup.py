@@ -43,7 +43,7 @@ class SetupCuda(Case):
 
     def setup(self, *args, expect=OK, **env):
         env = self.env({"PATH": f"{self.path('bin')}:/usr/bin:/bin", "CTRAIN_DRIVER_FILE": self.path("version"), "CALLS": self.path("calls"),
-                        "FAIL": "", "NO_PIP": "", **env})
+                        "CTRAIN_COMPAT": self.path("compat"), "FAIL": "", "NO_PIP": "", **env})
         r = Process(self, ["bash", self.path("tree", "scripts", "setup_cuda.sh"), *args], env, self.tmp).wait(30)
         self.assert_code(r, expect)
         return r
@@ -63,8 +63,15 @@ class SetupCuda(Case):
 
     def test_old_driver(self):
         self.program("nvidia-smi", SMI % "12.8")
-        self.assert_says(self.setup(**self.toolkit()), r"supports CUDA 12\.8, but ctrain needs CUDA 13", "driver 580")
+        self.assert_says(self.setup(**self.toolkit()), r"supports CUDA 12\.8, but ctrain needs CUDA 13", "driver 580", "cuda-compat-13-0")
         self.assertEqual(self.calls(), [])
+
+    def test_old_driver_with_the_compatibility_package(self):
+        self.program("nvidia-smi", SMI % "12.8")
+        compat = os.path.dirname(self.write("compat/libcuda.so.1", ""))
+        r = self.setup(**self.toolkit())
+        self.assertEqual(r.err, "")
+        self.assertRegex(r.out, rf"supports CUDA 12\.8: .* set LD_LIBRARY_PATH={compat}\n.*using the CUDA toolkit in {self.path('toolkit')}")
 
     def test_driver_without_nvidia_smi(self):
         kernel = "NVRM version: NVIDIA UNIX %s  %s.65.06  Release Build\nGCC version:  gcc version 13\n"

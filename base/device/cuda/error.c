@@ -112,8 +112,14 @@ void ct_cuda_explain(int error, const char *function, char *why, size_t why_len)
 	if (e == cudaErrorInsufficientDriver && driver == 0)
 		snprintf(why, why_len, "no NVIDIA driver is installed");
 	else if (e == cudaErrorInsufficientDriver)
-		snprintf(why, why_len, "the NVIDIA driver supports CUDA up to %d.%d, but the CUDA runtime is %d.%d",
+		snprintf(why, why_len,
+			 "the NVIDIA driver supports CUDA up to %d.%d, but the CUDA runtime is %d.%d (on data-center "
+			 "GPUs, the package cuda-compat-13-0 may help: see docs/GPU.md)",
 			 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+	else if (e == cudaErrorSystemDriverMismatch)
+		snprintf(why, why_len,
+			 "the NVIDIA driver and libcuda.so.1 do not belong together: use the package cuda-compat only "
+			 "with older drivers (LD_LIBRARY_PATH)");
 	else if (e == cudaErrorNoDevice && visible)
 		snprintf(why, why_len, "no GPU is visible (CUDA_VISIBLE_DEVICES=%.40s)", visible);
 	else if (e == cudaErrorNoDevice)
