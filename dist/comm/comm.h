@@ -126,16 +126,17 @@ enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_d
 				      ct_stream *s) CT_MUST_CHECK;
 
 /* The collectives of a recording (base/device/device.h). A back end that passes collectives to streams (nccl) sees them
- * only while they are recorded. So that their numbers are the same on all ranks, whether a rank posts a step or a
- * recording of it, ct_comm_posted_again counts them when the recording is posted for the second time, and later. Other
- * back ends count a recorded collective each time it runs. */
+ * only while they are recorded. So that they are numbered when they are posted, as all others, they are not counted
+ * while they are recorded, and ct_comm_recorded_count counts them each time the recording is posted. Other back ends
+ * count a recorded collective each time it runs. */
 typedef struct ct_comm_recorded ct_comm_recorded;
-/* Makes a list of the collectives that were posted since ct_comm_seq returned `first`. Call it after the recording has
- * ended; nothing else may have been posted meanwhile. *out is NULL if nothing needs to be counted. */
+/* Makes a list of the collectives that were posted since ct_comm_seq returned `first`, and takes them out of the count.
+ * Call it after the recording has ended or failed; nothing else may have been posted meanwhile. *out is NULL if nothing
+ * needs to be counted. */
 enum ct_status ct_comm_recorded_create(ct_comm *c, int64_t first, ct_comm_recorded **out) CT_MUST_CHECK;
 void ct_comm_recorded_destroy(ct_comm_recorded *r); /* NULL is allowed */
 /* Counts the collectives, and adds them to the flight record. NULL is allowed. */
-void ct_comm_posted_again(const ct_comm_recorded *r);
+void ct_comm_recorded_count(const ct_comm_recorded *r);
 
 /* Returns true if collectives that are posted to streams of d are staged: copied to pinned host memory, on which the
  * communicator works in a host function of the stream, and back. */

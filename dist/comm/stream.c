@@ -179,6 +179,8 @@ enum ct_status ct_comm_recorded_create(ct_comm *c, int64_t first, ct_comm_record
 	*out = NULL;
 	if (!c->ops->post_to || n == 0)
 		return CT_OK;
+	atomic_store(&c->seq, n_seq - n);
+	ct__comm_count_collectives(c, first);
 	CT_TRY_ALLOC(r = CT_NEW(ct_comm_recorded));
 	*r = (ct_comm_recorded){.comm = c, .n = n, .n_ops = n_ops};
 	if (!(r->ops = CT_NEW_ARRAY(struct ct_flight_record, (size_t)n_ops))) {
@@ -198,7 +200,7 @@ void ct_comm_recorded_destroy(ct_comm_recorded *r)
 	ct_free(r);
 }
 
-void ct_comm_posted_again(const ct_comm_recorded *r)
+void ct_comm_recorded_count(const ct_comm_recorded *r)
 {
 	if (!r)
 		return;

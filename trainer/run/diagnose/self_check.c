@@ -159,10 +159,8 @@ static enum ct_status record(const struct check *c, ct_recording **out, ct_comm_
 	if (st < 0)
 		ct_error_save(&e);
 	const enum ct_status end = ct_recording_end(c->stream, out);
-	if (st < 0)
-		return ct_error_restore(&e);
-	CT_TRY(end);
-	return ct_comm_recorded_create(c->s->group, first, collectives);
+	CT_TRY(ct_comm_recorded_create(c->s->group, first, collectives));
+	return st < 0 ? ct_error_restore(&e) : end;
 }
 
 /* Returns in *all whether `own` is true on all ranks of the group. */
@@ -193,8 +191,7 @@ static enum ct_status run_recorded(struct check *c)
 	}
 	enum ct_status st = agree(c, r != NULL, &all);
 	for (c->pass = 0; st == CT_OK && all && c->pass < c->n_passes; c->pass++) {
-		if (c->pass > 0)
-			ct_comm_posted_again(collectives);
+		ct_comm_recorded_count(collectives);
 		st = ct_recording_post(r, c->stream);
 		if (st == CT_OK)
 			st = compare_buckets(c, c->pass + 1 == c->n_passes);

@@ -143,12 +143,10 @@ static enum ct_status record(ct_stepper *p, struct step_group *group, struct ste
 }
 
 /* Does what ct__step_post_work does on the host. */
-static void note_replay(ct_stepper *p, const struct step_group *group, struct step_slot *first)
+static void note_replay(ct_stepper *p, struct step_slot *first)
 {
 	struct ct_session *s = p->s;
 
-	for (int k = 0; k < CT_STEP_COMMS; k++)
-		ct_comm_posted_again(group->collectives[k]);
 	p->recorder.n_replayed += (uint64_t)p->ring.group;
 	ct_program_posted_again(s->model.full);
 	ct_arena_touch(s->grad.scalars);
@@ -165,11 +163,13 @@ static enum ct_status post_recording(ct_stepper *p, struct step_group *group, st
 	CT_TRY(ct_step_input_wait(&first->input, p->stream));
 	CT_TRY(ct_step_clock_mark(&first->clock, CT_PHASE_DATA));
 	if (group->recording) {
-		note_replay(p, group, first);
+		note_replay(p, first);
 	} else if (record(p, group, first) < 0) {
 		ct_error_hint("train.cuda_graph=off trains without recorded steps");
 		return ct_error_wrap("recording step %llu", (unsigned long long)first->result.request.step);
 	}
+	for (int k = 0; k < CT_STEP_COMMS; k++)
+		ct_comm_recorded_count(group->collectives[k]);
 	ct_stream_note(p->stream, "a recorded step");
 	CT_TRY(ct_recording_post(group->recording, p->stream));
 	ct_stream_note(p->stream, NULL);
