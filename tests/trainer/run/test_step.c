@@ -127,8 +127,8 @@ static void test_last_step_of_one_row(void **state)
 	close_rig(&r);
 }
 
-/* In each of the 3 slots, the first step is posted without a recording and the second one is recorded. Later steps post
- * the recordings, until another program is created. */
+/* In each of the 3 slots, the first step is posted as usual, and the second one is recorded. Later steps post
+ * the recordings. When another program has been created, the steps are recorded again. */
 static void test_recorded_steps(void **state)
 {
 	struct rig r;
@@ -143,9 +143,28 @@ static void test_recorded_steps(void **state)
 	assert_int_equal(ct_program_create(r.s.net, 3, CT_EVAL, &other), CT_OK);
 	for (int step = 0; step < 12; step++) {
 		(void)gradients(&r);
-		assert_int_equal(ct_stepper_replayed(r.stepper), 27 + (step < 6 ? 0 : step - 5));
+		assert_int_equal(ct_stepper_replayed(r.stepper), 27 + (step < 3 ? 0 : step - 2));
 	}
 	ct_program_destroy(other);
+	close_rig(&r);
+}
+
+/* The 12th and last step of an epoch is smaller. All ranks drop their recordings at the first such step, even those
+ * that need no other program for it. Here, the program for one row has been created before the first step. */
+static void test_smaller_step_drops_recordings(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	assert_int_equal(open_rig(&r, MLP "device: lazy\n", "data.n_train", "265"), CT_OK);
+	for (int step = 0; step < 36; step++) {
+		static const int replayed[] = {5, 13, 24};
+		const bool smaller = gradients(&r).n_global == 1;
+
+		assert_int_equal(smaller, step % 12 == 11);
+		if (smaller)
+			assert_int_equal(ct_stepper_replayed(r.stepper), replayed[step / 12]);
+	}
 	close_rig(&r);
 }
 
@@ -341,15 +360,11 @@ static void test_buckets_of_a_checkpoint(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accumulation_changes_nothing),
-		cmocka_unit_test(test_requests_come_back),
-		cmocka_unit_test(test_last_step_of_one_row),
-		cmocka_unit_test(test_recorded_steps),
-		cmocka_unit_test(test_groups_of_steps),
-		cmocka_unit_test(test_device_that_cannot_record),
-		cmocka_unit_test(test_too_many_batches_to_record),
-		cmocka_unit_test(test_results_that_never_come),
-		cmocka_unit_test(test_exposed_communication),
+		cmocka_unit_test(test_accumulation_changes_nothing),  cmocka_unit_test(test_requests_come_back),
+		cmocka_unit_test(test_last_step_of_one_row),          cmocka_unit_test(test_recorded_steps),
+		cmocka_unit_test(test_smaller_step_drops_recordings), cmocka_unit_test(test_groups_of_steps),
+		cmocka_unit_test(test_device_that_cannot_record),     cmocka_unit_test(test_too_many_batches_to_record),
+		cmocka_unit_test(test_results_that_never_come),       cmocka_unit_test(test_exposed_communication),
 		cmocka_unit_test(test_buckets_of_a_checkpoint),
 	};
 

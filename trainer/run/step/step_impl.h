@@ -89,11 +89,12 @@ struct step_recorder {
 	/* Of each group of slots. The first full group is posted as usual, because some memory is allocated when it is
 	 * first used. The second one is recorded, and the recording is posted for the second and all later groups. */
 	struct step_group {
-		bool warm;
+		bool warm;               /* the first full group has been posted */
 		ct_recording *recording; /* the clock of the first slot keeps the phases that were marked in it */
 		ct_comm_recorded *collectives[CT_STEP_COMMS];
 	} groups[CT_STEP_GROUPS];
-	uint64_t n_programs; /* ct_net_programs_made when the recordings were made */
+	uint64_t n_programs; /* ct_net_programs_made when the last step was posted */
+	bool smaller;        /* a step with fewer rows has been posted: no rank needs other programs for later ones */
 	uint64_t weights;    /* generation of the parameters after the last posted step */
 	uint64_t n_replayed; /* steps */
 };
@@ -174,6 +175,7 @@ extern const struct step_way ct__step_recorded;
 enum ct_status ct__step_plan_recording(const ct_stepper *p, bool *records, int *group) CT_MUST_CHECK;
 /* Whether so few micro-batches make a step that memory for the input of several steps is small. */
 bool ct__step_copies_fit(const ct_stepper *p);
+/* Begins from scratch, because the program of full steps is another one from now on. */
 void ct__step_drop_recordings(ct_stepper *p);
 
 #endif

@@ -1,5 +1,14 @@
 /* Recordings of steps. A recorded step reads everything that changes from step to step from memory: its arguments and
- * scalars from the pinned memory of the slot, the batches from the input of the slot. */
+ * scalars from the pinned memory of the slot, the batches from the input of the slot.
+ *
+ * NCCL requires that a collective is part of a CUDA graph on all ranks or on none, and that all ranks launch graphs of
+ * the same capture. So every decision depends only on what all ranks know:
+ *
+ * - A group of steps is recorded, or its recording is posted, if all its steps are full. The number of samples of a
+ *   step over all ranks is known to each of them.
+ * - Recordings become outdated when a program is created. An evaluation and a resize create programs on all ranks. A
+ *   smaller step creates them only on ranks whose rows it changes, so all ranks drop their recordings at the first
+ *   smaller step. Later ones need no other programs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -56,23 +65,45 @@ enum ct_status ct__step_plan_recording(const ct_stepper *p, bool *records, int *
 	return CT_OK;
 }
 
+static void drop(struct step_group *group)
+{
+	for (int k = 0; k < CT_STEP_COMMS; k++)
+		ct_comm_recorded_destroy(group->collectives[k]);
+	ct_recording_destroy(group->recording);
+	*group = (struct step_group){.warm = group->warm};
+}
+
 void ct__step_drop_recordings(ct_stepper *p)
 {
 	for (int i = 0; i < CT_STEP_GROUPS; i++) {
-		for (int k = 0; k < CT_STEP_COMMS; k++)
-			ct_comm_recorded_destroy(p->recorder.groups[i].collectives[k]);
-		ct_recording_destroy(p->recorder.groups[i].recording);
-		p->recorder.groups[i] = (struct step_group){0};
+		drop(&p->recorder.groups[i]);
+		p->recorder.groups[i].warm = false;
 	}
+	p->recorder.smaller = false;
 }
 
-/* Returns whether all micro-batches of all steps have all their rows, on all ranks. */
-static bool is_full(const ct_stepper *p, const struct step_slot *first)
+/* Returns whether all micro-batches of n steps have all their rows, on all ranks. */
+static bool are_full(const ct_stepper *p, const struct step_slot *first, int n)
 {
-	for (int k = 0; k < p->ring.group; k++)
+	for (int k = 0; k < n; k++)
 		if (first[k].result.n_global != p->s->plan.global_batch)
 			return false;
 	return true;
+}
+
+/* Drops the recordings if a rank may have created programs since the last posted step. */
+static void drop_outdated(ct_stepper *p, const struct step_slot *first, int n)
+{
+	struct step_recorder *r = &p->recorder;
+	const uint64_t made = ct_net_programs_made(p->s->net);
+	const bool smaller = !are_full(p, first, n);
+
+	if (made != r->n_programs || (smaller && !r->smaller)) {
+		for (int i = 0; i < CT_STEP_GROUPS; i++)
+			drop(&r->groups[i]);
+	}
+	r->n_programs = made;
+	r->smaller |= smaller;
 }
 
 /* Returns whether the work of the step has the same arguments as the recorded work. The arrays are at the same
@@ -188,12 +219,8 @@ static enum ct_status post_group(ct_stepper *p, struct step_slot *first)
 	/* Others than the previous step have changed the parameters. The engine may have to recompute values that
 	 * depend on them, which is not part of the recordings. */
 	const bool changed = ct_arena_generation(ct_net_params(p->s->net)) != p->recorder.weights;
-	const bool full = is_full(p, first);
+	const bool full = are_full(p, first, p->ring.group);
 
-	if (p->recorder.n_programs != ct_net_programs_made(p->s->net)) {
-		ct__step_drop_recordings(p);
-		p->recorder.n_programs = ct_net_programs_made(p->s->net);
-	}
 	if (full && !changed && !ct_program_is_profiled(p->s->model.full) &&
 	    (group->recording ? all_recorded(p, first) : group->warm))
 		return post_recording(p, group, first);
@@ -203,6 +230,7 @@ static enum ct_status post_group(ct_stepper *p, struct step_slot *first)
 
 static enum ct_status post(ct_stepper *p, struct step_slot *first, int n)
 {
+	drop_outdated(p, first, n);
 	CT_TRY(n == p->ring.group ? post_group(p, first) : ct__step_post_each(p, first, n));
 	p->recorder.weights = ct_arena_generation(ct_net_params(p->s->net));
 	return CT_OK;
