@@ -14,7 +14,7 @@ model: {name: layers, layers: [conv2d 4 kernel=3 bias=false, batch_norm, relu, d
 data: {name: synthetic, n_train: 128, n_val: 16, shape: [1, 6, 6], on_device: on}
 batch: {global: 16, eval: 16}
 optim: {lr: 0.05, momentum: 0.9}
-train: {epochs: 1, max_steps: 6, ema: 0.9, autotune: off}
+train: {epochs: 1, max_steps: 8, ema: 0.9, autotune: off}
 launch: {procs: 1, threads: 1}
 log: {every: 1}
 device: cuda
@@ -116,7 +116,7 @@ class Faults(Case):
 
     def test_recorded_step(self):
         """The GPU does not report which work of a recorded step has failed, so the message names no layer."""
-        r = self.once(expect=DEVICE, SOFT_GPU_FAULT="cudaGraphLaunch@1:700")
+        r = self.once(expect=DEVICE, SOFT_GPU_FAULT="cudaGraphLaunch@2:700")
         self.assertEqual(self.live(), {})
         self.assertRegex(r.err, r'work has failed, probably (one of )?"a recorded step".*: cudaErrorIllegalAddress')
         self.assertIn("train.cuda_graph=off", r.err)

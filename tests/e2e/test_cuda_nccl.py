@@ -148,6 +148,49 @@ class Numbers(Soft):
         self.assertEqual(one[:n], two[:n])
 
 
+class Recording(Soft):
+    """The ranks record together, or not at all."""
+
+    SETS = ("train.graph_steps=1", "train.epochs=3", "train.eval_every=0", "train.self_check=off", "batch.global=8", "data.n_train=95")
+
+    def each(self, *sets, envs, run, expect=(OK, OK)):
+        """Returns the digest, and the warnings of each rank."""
+        for p, code in zip(self.start_each(*self.SETS, *sets, envs=envs, run=run), expect):
+            self.assert_code(p.wait(30), code)
+        logs = [read_text(self.path(run, "log", f"rank-0000{i}.log")) for i in range(2)]
+        return self.digest(run), [re.findall(r"warn \S+ train: (.*)", log) for log in logs]
+
+    def calls_of(self, run, **env):
+        log = self.path(f"calls-{run}")
+        self.each(envs=({}, {"SOFT_GPU_LOG": log, **env}), run=run)
+        return re.findall(r"^call (\w+)", read_text(log), re.M)
+
+    def test_one_rank_that_cannot_record(self):
+        """The other ranks do not post their recordings."""
+        want, _ = self.each("train.cuda_graph=off", envs=({}, {}), run="plain")
+        calls = self.calls_of("calls")
+        begin, end = calls.index("cudaStreamBeginCapture"), calls.index("cudaStreamEndCapture")
+        before, until = calls[:begin].count("cudaLaunchKernel"), calls[:end].count("cudaLaunchKernel")
+        self.assertGreater(until, before + 2)
+        for i, fault in enumerate(("cudaStreamBeginCapture:1:900", f"cudaLaunchKernel:{before + 1}:900", f"cudaLaunchKernel:{until}:2",
+                                   "cudaStreamEndCapture:1:901", "cudaGraphInstantiate:1:2")):
+            with self.subTest(fault=fault):
+                log, env = self.path(f"log{i}"), {"SOFT_GPU_FAULT": fault}
+                digest, warnings = self.each(envs=({"SOFT_GPU_LOG": log}, env), run=f"run{i}")
+                self.assertEqual(digest, want)
+                self.assertNotIn("call cudaGraphLaunch", read_text(log))
+                self.assertEqual([len(w) for w in warnings], [1, 1], warnings)
+                self.assertIn("without recorded steps (train.cuda_graph), because another rank cannot record them", warnings[0][0])
+                self.assertRegex(warnings[1][0], "because this rank cannot record them: .*CUDA: " + fault.split(":")[0])
+
+    def test_option_on(self):
+        processes = self.start_each(*self.SETS, "train.cuda_graph=on", envs=({}, {"SOFT_GPU_FAULT": "cudaGraphInstantiate:1:2"}))
+        results = [p.wait(30) for p in processes]
+        self.assertNotEqual(results[0].code, OK)
+        self.assert_last_says(results[0], "rank 1 .*recording step 3: CUDA: cudaGraphInstantiate")
+        self.assert_last_says(results[1], "recording step 3: CUDA: cudaGraphInstantiate: cudaErrorMemoryAllocation", "train.cuda_graph=off")
+
+
 class Alone(Soft):
     """One rank with NCCL, as the gate measures it."""
 
@@ -181,11 +224,7 @@ class Auto(Soft):
 
     def test_one_rank_without_nccl(self):
         """All ranks make the same choice."""
-        world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
-        faults = ({}, {"SOFT_GPU_FAULT": "ncclGetVersion:0:2"})
-        running = [self.start_training("device=cuda", *self.always, *ranks.SMALL, "train.max_steps=2", run="run",
-                                       env=self.soft(2, env={**world, "RANK": str(i), "LOCAL_RANK": str(i), **faults[i]})) for i in range(2)]
-        for p in running:
+        for p in self.start_each(*ranks.SMALL, "train.max_steps=2", envs=({}, {"SOFT_GPU_FAULT": "ncclGetVersion:0:2"})):
             self.assert_code(p.wait(30), OK)
         self.assertEqual(self.backends("run"), {"shm"})
         self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), "NCCL cannot be used: rank 1: libnccl.* does not report its version")
@@ -199,11 +238,7 @@ class Settings(Soft):
         return read_text(self.path(run, "log", f"rank-{rank:05d}.log"))
 
     def two(self, *envs, expect=OK, run="run"):
-        """Two ranks without a launcher, each with its environment."""
-        world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.free_port())}
-        running = [self.start_training("device=cuda", *self.always, *self.SETS, run=run,
-                                       env=self.soft(2, env={**world, "RANK": str(i), "LOCAL_RANK": str(i), **env})) for i, env in enumerate(envs)]
-        results = [p.wait(30) for p in running]
+        results = [p.wait(30) for p in self.start_each(*self.SETS, envs=envs, run=run)]
         for r in results:
             if expect is not None:
                 self.assert_code(r, expect)

@@ -127,8 +127,8 @@ static void test_last_step_of_one_row(void **state)
 	close_rig(&r);
 }
 
-/* In each of the 3 slots, the first step is posted as usual, and the second one is recorded. Later steps post
- * the recordings. When another program has been created, the steps are recorded again. */
+/* In each of the 3 slots, the first step is posted as usual, and the second one is recorded and posted as usual. Later
+ * steps post the recordings. When another program has been created, the steps are recorded again. */
 static void test_recorded_steps(void **state)
 {
 	struct rig r;

@@ -15,7 +15,8 @@ enum ct_scalar {
 			   added */
 	CT_SCALAR_SAVE,
 	CT_SCALAR_REGROUP,
-	CT_SCALAR_BAD, /* unreadable samples of the epoch so far */
+	CT_SCALAR_BAD,        /* unreadable samples of the epoch so far */
+	CT_SCALAR_UNRECORDED, /* ranks that cannot record steps */
 	/* The results of the update, which are not summed: they are written after the reduction, and read together with
 	 * the sums. */
 	CT_SCALAR_UPDATE = 8,

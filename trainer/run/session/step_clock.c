@@ -1,7 +1,7 @@
 /* Marks are events that are recorded one after the other, so the phases add up to the step without gaps. The first mark
  * is the start, and each further one carries the phase that it ends. Events are created once for the largest number of
  * marks. A recording of the device contains its events but runs without this code, so the phases of its marks are kept,
- * and appended again when it is posted: the marks before it must be the same in number each time. */
+ * and appended when it is posted: the marks before it must be the same in number each time. */
 #include "trainer/run/session/step_clock.h"
 
 #include "base/mem.h"
@@ -67,6 +67,7 @@ void ct_step_clock_keep(struct ct_step_clock *c, int first)
 	c->n_kept = c->n - first;
 	for (int i = 0; i < c->n_kept; i++)
 		c->kept[i] = c->marks[first + i].phase;
+	c->n = first;
 }
 
 void ct_step_clock_repeat(struct ct_step_clock *c)

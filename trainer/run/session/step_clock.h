@@ -43,10 +43,10 @@ enum ct_status ct_step_clock_mark(struct ct_step_clock *c, enum ct_phase phase) 
 /* Post a collective for which the stream waits, in the middle of the current phase (c->phase), between these calls. */
 enum ct_status ct_step_clock_pause_phase(struct ct_step_clock *c) CT_MUST_CHECK;
 enum ct_status ct_step_clock_resume_phase(struct ct_step_clock *c) CT_MUST_CHECK;
-/* Stores the phases of the marks from `first` on, which were made in a recording. Their events are recorded again each
- * time the recording is posted. */
+/* Stores the phases of the marks from `first` on, which were made in a recording, and removes these marks. Their events
+ * are recorded each time the recording is posted. */
 void ct_step_clock_keep(struct ct_step_clock *c, int first);
-/* Call this when the recording is posted again, after the marks before it have been made. */
+/* Call this when the recording is posted, after the marks before it have been made. */
 void ct_step_clock_repeat(struct ct_step_clock *c);
 /* Passes each phase of the step to fn, in order, with its begin and end since the start of the step. Call this after
  * the work of the step has finished. */

@@ -334,5 +334,7 @@ enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 	out->regroup = requests[CT_SCALAR_REGROUP] > 0;
 	out->bad = (uint64_t)requests[CT_SCALAR_BAD];
 	take_update(slot->down + CT_SCALAR_UPDATE, out);
+	if (requests[CT_SCALAR_UNRECORDED] > 0)
+		ct__step_stop_recording(p);
 	return check_bad(p, out->bad);
 }

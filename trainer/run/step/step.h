@@ -13,7 +13,8 @@
  * (trainer/run/step/step_input.h). If the device can record and train.cuda_graph is not "off", full steps are recorded,
  * and the recordings are posted again for later steps. Steps whose work has other arguments (a smaller step at the end
  * of an epoch) are posted without a recording. Recordings are made again after a program has been created, because the
- * memory that programs share may then have moved.
+ * memory that programs share may then have moved. All ranks record at the same steps. If one of them cannot, all go on
+ * without recordings, or the run ends if train.cuda_graph is "on".
  *
  * A recording contains a group of train.graph_steps consecutive steps. ct_stepper_post then only gathers the steps of a
  * group, and the last one posts the work of all. If the results of a gathered step are taken, the work is posted at

@@ -87,7 +87,7 @@ enum { CT_STEP_GROUPS = CT_STEP_LAG + 1 };
 /* Recordings of steps (ct__step_recorded). */
 struct step_recorder {
 	/* Of each group of slots. The first full group is posted as usual, because some memory is allocated when it is
-	 * first used. The second one is recorded, and the recording is posted for the second and all later groups. */
+	 * first used. The second one is recorded and posted as usual. The recording is posted for all later groups. */
 	struct step_group {
 		bool warm;               /* the first full group has been posted */
 		ct_recording *recording; /* the clock of the first slot keeps the phases that were marked in it */
@@ -95,6 +95,8 @@ struct step_recorder {
 	} groups[CT_STEP_GROUPS];
 	uint64_t n_programs; /* ct_net_programs_made when the last step was posted */
 	bool smaller;        /* a step with fewer rows has been posted: no rank needs other programs for later ones */
+	bool off;            /* steps are not recorded any more */
+	char why[256];       /* why this rank cannot record; "": it can */
 	uint64_t weights;    /* generation of the parameters after the last posted step */
 	uint64_t n_replayed; /* steps */
 };
@@ -177,5 +179,8 @@ enum ct_status ct__step_plan_recording(const ct_stepper *p, bool *records, int *
 bool ct__step_copies_fit(const ct_stepper *p);
 /* Begins from scratch, because the program of full steps is another one from now on. */
 void ct__step_drop_recordings(ct_stepper *p);
+/* A rank, perhaps another one, cannot record. All ranks call this after they have taken the results of the same step.
+ */
+void ct__step_stop_recording(ct_stepper *p);
 
 #endif

@@ -8,10 +8,15 @@
  *   step over all ranks is known to each of them.
  * - Recordings become outdated when a program is created. An evaluation and a resize create programs on all ranks. A
  *   smaller step creates them only on ranks whose rows it changes, so all ranks drop their recordings at the first
- *   smaller step. Later ones need no other programs. */
+ *   smaller step. Later ones need no other programs.
+ * - One rank only may be unable to record. A group is therefore recorded and then posted as usual, and one of its step
+ *   scalars counts the ranks that cannot record. The host takes the sum before it uses the slots of the group again. So
+ *   all ranks post the recording only if all of them have it; otherwise, they stop recording at the same step. */
+#define CT_LOG_COMPONENT "train"
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "trainer/run/step/step_impl.h"
 
 enum {
@@ -63,6 +68,12 @@ enum ct_status ct__step_plan_recording(const ct_stepper *p, bool *records, int *
 	*group = *records ? steps_in_recording(p) : 1;
 	CT_ASSERT(*group <= CT_STEP_GROUP_MAX);
 	return CT_OK;
+}
+
+/* Returns NULL if there is no such communicator. */
+static ct_comm *comm_at(const ct_stepper *p, int k)
+{
+	return k == 0 ? p->s->group : p->s->norm_comm;
 }
 
 static void drop(struct step_group *group)
@@ -140,21 +151,11 @@ static enum ct_status post_works(ct_stepper *p, struct step_slot *first)
 	return CT_OK;
 }
 
-/* Returns NULL if there is no such communicator. */
-static ct_comm *comm_at(const ct_stepper *p, int k)
+static enum ct_status capture(ct_stepper *p, struct step_group *group, struct step_slot *first)
 {
-	return k == 0 ? p->s->group : p->s->norm_comm;
-}
-
-static enum ct_status record(ct_stepper *p, struct step_group *group, struct step_slot *first)
-{
-	int64_t n_collectives[CT_STEP_COMMS] = {0};
-	int mark = first->clock.n;
 	ct_recording *r = NULL;
 	struct ct_error e;
 
-	for (int k = 0; k < CT_STEP_COMMS; k++)
-		n_collectives[k] = comm_at(p, k) ? ct_comm_seq(comm_at(p, k)) : 0;
 	CT_TRY(ct_recording_begin(p->stream));
 	if (post_works(p, first) < 0) {
 		ct_error_save(&e);
@@ -162,22 +163,65 @@ static enum ct_status record(ct_stepper *p, struct step_group *group, struct ste
 			ct_recording_destroy(r);
 		return ct_error_restore(&e);
 	}
-	CT_TRY(ct_recording_end(p->stream, &group->recording));
+	return ct_recording_end(p->stream, &group->recording);
+}
+
+/* Records the work of a group, which does not run yet. */
+static enum ct_status record(ct_stepper *p, struct step_group *group, struct step_slot *first)
+{
+	int64_t n_collectives[CT_STEP_COMMS] = {0};
+	enum ct_status st;
+
+	for (int k = 0; k < CT_STEP_COMMS && comm_at(p, k); k++)
+		n_collectives[k] = ct_comm_seq(comm_at(p, k));
+	/* The same mark precedes those of the recording when it is posted. */
+	CT_TRY(ct_step_clock_mark(&first->clock, CT_PHASE_DATA));
+	const int mark = first->clock.n;
+	st = capture(p, group, first);
+	ct_step_clock_keep(&first->clock, mark);
 	for (int k = 0; k < CT_STEP_COMMS && comm_at(p, k); k++)
 		CT_TRY(ct_comm_recorded_create(comm_at(p, k), n_collectives[k], &group->collectives[k]));
-	for (int k = 0; k < p->ring.group; k++) {
+	for (int k = 0; st == CT_OK && k < p->ring.group; k++) {
 		memcpy(first[k].recorded, first[k].micros, (size_t)first[k].n_micros * sizeof(*first[k].recorded));
 		first[k].n_recorded = first[k].n_micros;
 	}
-	ct_step_clock_keep(&first->clock, mark);
+	return st;
+}
+
+/* Records the work of a group, or notes why this rank cannot. */
+static enum ct_status try_record(ct_stepper *p, struct step_group *group, struct step_slot *first)
+{
+	if (record(p, group, first) == CT_OK)
+		return CT_OK;
+	drop(group);
+	if (p->s->cfg->train.cuda_graph == CT_CFG_GRAPH_ON || ct_error_status() == CT_BUG) {
+		ct_error_hint("train.cuda_graph=off trains without recorded steps");
+		return ct_error_wrap("recording step %llu", (unsigned long long)first->result.request.step);
+	}
+	snprintf(p->recorder.why, sizeof(p->recorder.why), "%.250s", ct_error_message());
+	ct_error_clear();
 	return CT_OK;
 }
 
+void ct__step_stop_recording(ct_stepper *p)
+{
+	struct step_recorder *r = &p->recorder;
+
+	if (r->off)
+		return;
+	r->off = true;
+	ct__step_drop_recordings(p);
+	CT_WARN("training goes on without recorded steps (train.cuda_graph), because %s%s",
+		r->why[0] ? "this rank cannot record them: " : "another rank cannot record them", r->why);
+}
+
 /* Does what ct__step_post_work does on the host. */
-static void note_replay(ct_stepper *p, struct step_slot *first)
+static void note_replay(ct_stepper *p, const struct step_group *group, struct step_slot *first)
 {
 	struct ct_session *s = p->s;
 
+	for (int k = 0; k < CT_STEP_COMMS; k++)
+		ct_comm_recorded_count(group->collectives[k]);
 	p->recorder.n_replayed += (uint64_t)p->ring.group;
 	ct_program_posted_again(s->model.full);
 	ct_arena_touch(s->grad.scalars);
@@ -187,20 +231,12 @@ static void note_replay(ct_stepper *p, struct step_slot *first)
 	ct_step_clock_repeat(&first->clock);
 }
 
-/* Posts the recording, after recording it if there is none. */
-static enum ct_status post_recording(ct_stepper *p, struct step_group *group, struct step_slot *first)
+static enum ct_status post_recording(ct_stepper *p, const struct step_group *group, struct step_slot *first)
 {
 	/* The copies of all steps are posted to the same stream. */
 	CT_TRY(ct_step_input_wait(&first->input, p->stream));
 	CT_TRY(ct_step_clock_mark(&first->clock, CT_PHASE_DATA));
-	if (group->recording) {
-		note_replay(p, first);
-	} else if (record(p, group, first) < 0) {
-		ct_error_hint("train.cuda_graph=off trains without recorded steps");
-		return ct_error_wrap("recording step %llu", (unsigned long long)first->result.request.step);
-	}
-	for (int k = 0; k < CT_STEP_COMMS; k++)
-		ct_comm_recorded_count(group->collectives[k]);
+	note_replay(p, group, first);
 	ct_stream_note(p->stream, "a recorded step");
 	CT_TRY(ct_recording_post(group->recording, p->stream));
 	ct_stream_note(p->stream, NULL);
@@ -220,10 +256,13 @@ static enum ct_status post_group(ct_stepper *p, struct step_slot *first)
 	 * depend on them, which is not part of the recordings. */
 	const bool changed = ct_arena_generation(ct_net_params(p->s->net)) != p->recorder.weights;
 	const bool full = are_full(p, first, p->ring.group);
+	const bool may = full && group->warm && !changed && !ct_program_is_profiled(p->s->model.full);
 
-	if (full && !changed && !ct_program_is_profiled(p->s->model.full) &&
-	    (group->recording ? all_recorded(p, first) : group->warm))
+	if (may && group->recording && all_recorded(p, first))
 		return post_recording(p, group, first);
+	if (may && !group->recording && !p->recorder.off && !p->recorder.why[0])
+		CT_TRY(try_record(p, group, first));
+	first->up[CT_SCALAR_UNRECORDED] = p->recorder.why[0] ? 1 : 0;
 	group->warm |= full;
 	return ct__step_post_each(p, first, p->ring.group);
 }
