@@ -138,7 +138,7 @@ class Numbers(Soft):
         return [(r["op"], r["count"], r.get("bucket"), r.get("step", -1)) for r in records]
 
     def test_recorded_collectives_are_counted(self):
-        """In the last step of an epoch, two ranks have all their rows. The third compiles a program, and then records its steps again."""
+        """In the last step of an epoch, two ranks have all their rows. The third compiles a program, but all record their steps again."""
         sets = ("train.cuda_graph=on", "train.graph_steps=1", "train.epochs=3", "train.eval_every=0", "batch.global=12", "data.n_train=143")
         p = self.start_training("device=cuda", "--procs", 3, *self.always, *sets, env=self.soft(3, env={"CTRAIN_FAILPOINT": "step:30@0"}))
         self.assert_code(p.wait(30), COMM)
@@ -149,7 +149,7 @@ class Numbers(Soft):
 
 
 class Recording(Soft):
-    """The ranks record together, or not at all."""
+    """The ranks record together, or not at all: the stand-in for NCCL compares for each collective in which capture it is."""
 
     SETS = ("train.graph_steps=1", "train.epochs=3", "train.eval_every=0", "train.self_check=off", "batch.global=8", "data.n_train=95")
 
@@ -164,6 +164,17 @@ class Recording(Soft):
         log = self.path(f"calls-{run}")
         self.each(envs=({}, {"SOFT_GPU_LOG": log, **env}), run=run)
         return re.findall(r"^call (\w+)", read_text(log), re.M)
+
+    def test_smaller_step(self):
+        """In the last step of an epoch, only rank 1 has fewer rows. The first such step drops the recordings of both ranks."""
+        logs = [self.path(f"log{i}") for i in range(2)]
+        want, _ = self.each("train.cuda_graph=off", envs=({}, {}), run="plain")
+        got, warnings = self.each(envs=[{"SOFT_GPU_LOG": log} for log in logs], run="recorded")
+        self.assertEqual(got, want)
+        self.assertEqual(warnings, [[], []])
+        for log in logs:
+            calls = read_text(log)
+            self.assertEqual((calls.count("call cudaGraphInstantiate"), calls.count("call cudaGraphLaunch")), (6, 24))
 
     def test_one_rank_that_cannot_record(self):
         """The other ranks do not post their recordings."""

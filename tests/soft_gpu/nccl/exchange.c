@@ -10,16 +10,20 @@ static const char *const kinds[SOFT__N_KINDS] = {"AllReduce",     "Reduce", "Bro
 
 static void describe(char *to, size_t bytes, const struct soft__call *c)
 {
+	char capture[32] = "not captured";
+
+	if (c->capture)
+		snprintf(capture, sizeof(capture), "capture %u", c->capture);
 	if (c->kind >= SOFT__N_KINDS)
 		snprintf(to, bytes, "nothing");
 	else
-		snprintf(to, bytes, "%s of %llu %s (op %u, root %d)", kinds[c->kind], (unsigned long long)c->count,
-			 soft__type_name(c->type), c->op, c->root);
+		snprintf(to, bytes, "%s of %llu %s (op %u, root %d, %s)", kinds[c->kind], (unsigned long long)c->count,
+			 soft__type_name(c->type), c->op, c->root, capture);
 }
 
 static void report_mismatch(ncclComm_t c, const struct soft__call *mine, int other, const struct soft__call *theirs)
 {
-	char a[96], b[96];
+	char a[128], b[128];
 
 	describe(a, sizeof(a), mine);
 	describe(b, sizeof(b), theirs);
@@ -32,7 +36,8 @@ static void report_mismatch(ncclComm_t c, const struct soft__call *mine, int oth
 
 static bool same_call(const struct soft__call *a, const struct soft__call *b)
 {
-	return a->kind == b->kind && a->type == b->type && a->op == b->op && a->root == b->root && a->count == b->count;
+	return a->kind == b->kind && a->type == b->type && a->op == b->op && a->root == b->root &&
+	       a->count == b->count && a->capture == b->capture;
 }
 
 static bool writes_slot(const ncclComm_t c, const struct soft__call *call)
@@ -172,7 +177,7 @@ static bool receive_part(ncclComm_t c, struct soft__task *t)
 
 	if (p->wrote <= c->received[peer])
 		return false;
-	if (p->call.count != t->call.count || p->call.type != t->call.type) {
+	if (p->call.count != t->call.count || p->call.type != t->call.type || p->call.capture != t->call.capture) {
 		report_mismatch(c, &t->call, peer, &p->call);
 		return false;
 	}

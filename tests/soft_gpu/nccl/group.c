@@ -62,6 +62,18 @@ static void add_task(struct soft__job *job, const struct soft__task *t)
 		job->fault = t->fault;
 }
 
+/* All ranks make the same captures, so these have the same numbers. Messages concern only two of the ranks. */
+static void number_capture(struct soft__job *job, struct soft__tape *tape)
+{
+	for (int i = 0; i < job->n_tasks; i++) {
+		const bool message = soft__is_message(&job->tasks[i]);
+
+		if (!message && !tape->number)
+			tape->number = ++job->comm->n_captures;
+		job->tasks[i].call.capture = message ? 1 : tape->number;
+	}
+}
+
 /* Appends the job to the queue of its communicator, or to the tape of the capture. */
 static void enqueue(struct soft__job *job)
 {
@@ -83,6 +95,7 @@ static void enqueue(struct soft__job *job)
 		tape->next = c->tapes;
 		c->tapes = tape;
 	}
+	number_capture(job, tape);
 	job->tape = tape;
 	job->index = tape->n_jobs++;
 	c->n_captured++;

@@ -52,6 +52,7 @@ struct soft__call {
 	uint32_t kind, type, op;
 	int32_t root;
 	uint64_t count;
+	uint32_t capture; /* 0: not captured; else, of a collective, the number of the capture (struct soft__tape) */
 };
 
 struct soft__member {
@@ -106,7 +107,8 @@ struct soft__job;
 struct soft__tape { /* the jobs of a communicator in one capture, in order */
 	struct soft__tape *next;
 	unsigned capture;
-	int n_jobs, at; /* at: index of the job that runs next */
+	unsigned number; /* among the captures with collectives of the communicator; 0: it has none */
+	int n_jobs, at;  /* at: index of the job that runs next */
 };
 
 /* Registered memory. NCCL's window is a pointer to it. */
@@ -136,7 +138,8 @@ struct ncclComm {
 	/* Jobs that were posted outside of captures; they run in this order. */
 	struct soft__job *first, **end;
 	struct soft__tape *tapes;
-	int n_captured; /* jobs in graphs */
+	unsigned n_captures; /* with collectives */
+	int n_captured;      /* jobs in graphs */
 	/* For a communicator that does not block: a job that will be posted after this number of polls. */
 	struct soft__job *deferred;
 	unsigned polls;

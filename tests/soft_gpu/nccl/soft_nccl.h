@@ -27,8 +27,9 @@
  *
  * The stand-in is stricter than NCCL. A send ends only when its receiver has read everything. Buffers must be in one
  * allocation of device memory. They overlap only in place, and not those of other operations of their group. Windows
- * have the same size in all ranks. A communicator that does not exist or was finalized, and a graph with a destroyed
- * communicator, end the process with a message.
+ * have the same size in all ranks. Whether an operation is captured, and in which capture, must be the same on all
+ * ranks, as NCCL requires but does not check: captures with collectives of a communicator are numbered. A communicator
+ * that does not exist or was finalized, and a graph with a destroyed communicator, end the process with a message.
  *
  * Not implemented: ncclCommShrink, ncclCommRevoke, ncclCommInitAll, ncclGroupSimulateEnd, the device interface, and the
  * functions whose names begin with pnccl.
@@ -37,7 +38,7 @@
  * it. If it waits for something else that depends on another rank's operation, both wait forever. On a GPU they do not.
  *
  * Environment variables, which are read at the first call:
- *   SOFT_NCCL_MISMATCH   what happens if the ranks call different operations, types, counts or roots.
+ *   SOFT_NCCL_MISMATCH   what happens if the ranks differ in operations, types, counts, roots or captures.
  *                        error: a line on standard error, and the asynchronous error ncclInvalidUsage [error]
  *                        hang:  nothing; the operation waits until the communicator is aborted
  *   SOFT_NCCL_LOST       what happens if the process of a rank has ended, or has aborted the communicator.

@@ -5,7 +5,33 @@ enum { N = 1000 };
 
 /* ---- Ranks that call different operations ----------------------------------------------------------- */
 
-enum difference { COUNT, TYPE, OP, ROOT, KIND, ORDER, MESSAGE, N_DIFFERENCES };
+enum difference { COUNT, TYPE, OP, ROOT, KIND, ORDER, MESSAGE, CAPTURED, CAPTURE, N_DIFFERENCES };
+
+static cudaGraphExec_t record(struct rank *r, float *x)
+{
+	cudaGraph_t graph;
+	cudaGraphExec_t exec;
+
+	ok(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+	nccl_done(r->comm, ncclAllReduce(x, x, N, ncclFloat32, ncclSum, r->comm, r->stream));
+	ok(cudaStreamEndCapture(r->stream, &graph));
+	ok(cudaGraphInstantiate(&exec, graph, 0));
+	ok(cudaGraphDestroy(graph));
+	return exec;
+}
+
+/* One of the ranks has captured the operation, or they have captured it in different graphs. */
+static void capture_differently(struct rank *r, enum difference d, float *x)
+{
+	const cudaGraphExec_t one = record(r, x), two = record(r, x);
+
+	if (d == CAPTURED && r->rank == 0)
+		nccl_done(r->comm, ncclAllReduce(x, x, N, ncclFloat32, ncclSum, r->comm, r->stream));
+	else
+		ok(cudaGraphLaunch(r->rank ? one : two, r->stream));
+	ok(cudaGraphExecDestroy(one));
+	ok(cudaGraphExecDestroy(two));
+}
 
 static void call_differently(struct rank *r, enum difference d, float *x, float *y)
 {
@@ -54,8 +80,11 @@ static void disagree(struct rank *r)
 
 	if (how->hang)
 		setenv("SOFT_NCCL_MISMATCH", "hang", 1);
-	nccl_ok(make_comm(r, true));
-	call_differently(r, how->difference, x, y);
+	nccl_ok(make_comm(r, how->difference < CAPTURED));
+	if (how->difference < CAPTURED)
+		call_differently(r, how->difference, x, y);
+	else
+		capture_differently(r, how->difference, x);
 	for (int i = 0; i < (how->hang ? 100 : 200000) && e == ncclSuccess; i++) {
 		check(cudaStreamQuery(r->stream) == cudaErrorNotReady);
 		nccl_ok(ncclCommGetAsyncError(r->comm, &e));
@@ -82,8 +111,10 @@ static void test_disagreement(void **state)
 			struct how how = {(enum difference)d, hang};
 			struct ranks result = start_ranks(2, disagree, &how);
 			bool printed = strstr(result.output, "the ranks of a communicator disagree: rank ") != NULL;
+			bool captured = strstr(result.output, "op 0, root 0, capture 1)") != NULL;
 
-			if (result.status[0] || result.status[1] || printed == (hang != 0))
+			if (result.status[0] || result.status[1] || printed == (hang != 0) ||
+			    captured != (d >= CAPTURED && !hang))
 				fail_msg("difference %d: status %d and %d; the ranks printed: %s", d, result.status[0],
 					 result.status[1], result.output);
 		}
@@ -244,19 +275,6 @@ static void use_finalized(struct rank *r)
 	nccl_ok(make_comm(r, true));
 	nccl_ok(ncclCommFinalize(r->comm));
 	ncclAllReduce(x, x, N, ncclFloat32, ncclSum, r->comm, r->stream);
-}
-
-static cudaGraphExec_t record(struct rank *r, float *x)
-{
-	cudaGraph_t graph;
-	cudaGraphExec_t exec;
-
-	ok(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
-	nccl_done(r->comm, ncclAllReduce(x, x, N, ncclFloat32, ncclSum, r->comm, r->stream));
-	ok(cudaStreamEndCapture(r->stream, &graph));
-	ok(cudaGraphInstantiate(&exec, graph, 0));
-	ok(cudaGraphDestroy(graph));
-	return exec;
 }
 
 static void destroy_recorded(struct rank *r)
