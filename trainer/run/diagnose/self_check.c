@@ -185,11 +185,12 @@ static enum ct_status run_recorded(struct check *c)
 
 	c->how = "recorded";
 
-	if (record(c, &r, &collectives) < 0) {
+	const bool recorded = record(c, &r, &collectives) == CT_OK;
+	if (!recorded) {
 		CT_INFO("the self check does without recorded passes: %s", ct_error_message());
 		ct_error_clear();
 	}
-	enum ct_status st = agree(c, r != NULL, &all);
+	enum ct_status st = agree(c, recorded, &all);
 	for (c->pass = 0; st == CT_OK && all && c->pass < c->n_passes; c->pass++) {
 		ct_comm_recorded_count(collectives);
 		st = ct_recording_post(r, c->stream);
