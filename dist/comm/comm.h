@@ -130,6 +130,9 @@ enum ct_status ct_comm_post_broadcast(ct_comm *c, void *buf, size_t n, enum ct_d
  * while they are recorded, and ct_comm_recorded_count counts them each time the recording is posted. Other back ends
  * count a recorded collective each time it runs. */
 typedef struct ct_comm_recorded ct_comm_recorded;
+/* Returns whether collectives of c may be recorded and posted again, with other collectives in between. If not, writes
+ * the reason to `why`. The answer may differ between ranks. */
+bool ct_comm_is_recordable(const ct_comm *c, char *why, size_t len);
 /* Makes a list of the collectives that were posted since ct_comm_seq returned `first`, and takes them out of the count.
  * Call it after the recording has ended or failed; nothing else may have been posted meanwhile. *out is NULL if nothing
  * needs to be counted. */

@@ -62,6 +62,9 @@ struct ct_comm_ops {
 	/* Posts *w, an allreduce or a broadcast, to the stream. The collective runs in stream order, and there is no
 	 * ct_work to wait for. Optional; default: the collective runs in a host function of the stream. */
 	enum ct_status (*post_to)(ct_comm *c, const ct_work *w, ct_stream *s);
+	/* Returns whether what post_to posts may be recorded, or writes the reason to `why`. Optional; default: true.
+	 */
+	bool (*is_recordable)(const ct_comm *c, char *why, size_t len);
 	enum ct_status (*poll)(
 		ct_comm *c);       /* optional; any thread: returns an error that has been detected meanwhile */
 	bool mem_on_device;        /* mem_alloc returns device memory */

@@ -170,6 +170,11 @@ struct ct_comm_recorded {
 	int n_ops;
 };
 
+bool ct_comm_is_recordable(const ct_comm *c, char *why, size_t len)
+{
+	return !c->ops->is_recordable || c->ops->is_recordable(c, why, len);
+}
+
 enum ct_status ct_comm_recorded_create(ct_comm *c, int64_t first, ct_comm_recorded **out)
 {
 	const int64_t n = ct_comm_seq(c) - first, n_seq = atomic_load(&c->seq);

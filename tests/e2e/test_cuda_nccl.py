@@ -194,6 +194,24 @@ class Recording(Soft):
                 self.assertIn("without recorded steps (train.cuda_graph), because another rank cannot record them", warnings[0][0])
                 self.assertRegex(warnings[1][0], "because this rank cannot record them: .*CUDA: " + fault.split(":")[0])
 
+    def test_rules_of_nccl(self):
+        """Two communicators need NCCL's order of launches, and recorded steps between others its support for both."""
+        sync = ("model.name=layers", ranks.NET, "model.bn=sync")
+        cases = ((("NCCL_LAUNCH_ORDER_IMPLICIT", "0"), (), True), (("NCCL_LAUNCH_ORDER_IMPLICIT", "0"), sync, False), (("NCCL_DEBUG", "WARN"), sync, True),
+                 (("NCCL_GRAPH_MIXING_SUPPORT", "0"), (), False))
+        for i, ((name, value), sets, recorded) in enumerate(cases):
+            with self.subTest(name=name, sets=sets):
+                log = self.path(f"log{i}")
+                _, warnings = self.each(*sets, "train.self_check=auto", envs=({"SOFT_GPU_LOG": log}, {name: value}), run=f"run{i}")
+                # Without its peers, a rank must not even capture.
+                self.assertEqual([call in read_text(log) for call in ("call cudaStreamBeginCapture", "call cudaGraphLaunch")], [recorded] * 2)
+                warnings = [[w for w in of if "recorded steps" in w] for of in warnings]
+                self.assertEqual([len(w) for w in warnings], [0, 0] if recorded else [1, 1], warnings)
+                self.assertTrue(recorded or warnings[1][0].endswith(f"NCCL may wait forever in recorded steps with {name}=0"), warnings)
+        r = self.train("device=cuda", "--procs", 2, *self.SETS, "train.cuda_graph=on", env=self.soft(2, env={"NCCL_GRAPH_MIXING_SUPPORT": "0"}),
+                       run="on", expect=USAGE)
+        self.assert_last_says(r, "train.cuda_graph=on: NCCL may wait forever in recorded steps with NCCL_GRAPH_MIXING_SUPPORT=0", "train.cuda_graph=auto")
+
     def test_option_on(self):
         processes = self.start_each(*self.SETS, "train.cuda_graph=on", envs=({}, {"SOFT_GPU_FAULT": "cudaGraphInstantiate:1:2"}))
         results = [p.wait(30) for p in processes]

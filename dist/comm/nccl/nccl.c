@@ -1,4 +1,5 @@
 /* The table of the communicator, and the symbol by which the program finds it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,6 +267,27 @@ static enum ct_status post_to(ct_comm *c, const ct_work *w, ct_stream *s)
 	return st < 0 ? ct__comm_die(c) : CT_OK;
 }
 
+/* Recorded and other steps follow each other without a wait, and a step may use two communicators. NCCL documents what
+ * it needs for both (its manual, "Using NCCL with CUDA Graphs" and "Using multiple NCCL communicators concurrently").
+ * The variables are on unless the user has switched them off (set_variables in open.c). */
+static bool is_recordable(const ct_comm *c, char *why, size_t len)
+{
+	static const struct {
+		const char *name;
+		bool for_two;
+	} needed[] = {{"NCCL_GRAPH_MIXING_SUPPORT", false}, {"NCCL_LAUNCH_ORDER_IMPLICIT", true}};
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(*needed); i++) {
+		const char *value = getenv(needed[i].name);
+
+		if (!value || strcmp(value, "0") != 0 || (needed[i].for_two && !c->opts.shares_device))
+			continue;
+		snprintf(why, len, "NCCL may wait forever in recorded steps with %s=0", needed[i].name);
+		return false;
+	}
+	return true;
+}
+
 static enum ct_status test(ct_comm *c, ct_work *w)
 {
 	struct comm_nccl *n = (struct comm_nccl *)c;
@@ -327,6 +349,7 @@ const struct ct_comm_ops ct__comm_ops_nccl = {
 	.test = test,
 	.wait = wait,
 	.post_to = post_to,
+	.is_recordable = is_recordable,
 	.poll = ct__nccl_poll,
 	.abort = ct__nccl_abort,
 };

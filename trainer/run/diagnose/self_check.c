@@ -181,17 +181,21 @@ static enum ct_status run_recorded(struct check *c)
 {
 	ct_comm_recorded *collectives = NULL;
 	ct_recording *r = NULL;
+	char why[256];
 	bool all;
 
 	c->how = "recorded";
-
+	c->pass = 0;
+	CT_TRY(agree(c, ct_comm_is_recordable(c->s->group, why, sizeof(why)), &all));
+	if (!all)
+		return CT_OK;
 	const bool recorded = record(c, &r, &collectives) == CT_OK;
 	if (!recorded) {
 		CT_INFO("the self check does without recorded passes: %s", ct_error_message());
 		ct_error_clear();
 	}
 	enum ct_status st = agree(c, recorded, &all);
-	for (c->pass = 0; st == CT_OK && all && c->pass < c->n_passes; c->pass++) {
+	for (; st == CT_OK && all && c->pass < c->n_passes; c->pass++) {
 		ct_comm_recorded_count(collectives);
 		st = ct_recording_post(r, c->stream);
 		if (st == CT_OK)

@@ -174,7 +174,7 @@ extern const struct step_way ct__step_stage;
 extern const struct step_way ct__step_recorded;
 /* Returns whether steps are recorded, and how many in one recording (train.cuda_graph, train.graph_steps; 1: steps are
  * not recorded, or one by one). Fails if the config wants recordings that are not possible. */
-enum ct_status ct__step_plan_recording(const ct_stepper *p, bool *records, int *group) CT_MUST_CHECK;
+enum ct_status ct__step_plan_recording(ct_stepper *p, bool *records, int *group) CT_MUST_CHECK;
 /* Whether so few micro-batches make a step that memory for the input of several steps is small. */
 bool ct__step_copies_fit(const ct_stepper *p);
 /* Begins from scratch, because the program of full steps is another one from now on. */

@@ -50,9 +50,10 @@ bool ct__step_copies_fit(const ct_stepper *p)
 	return p->s->plan.accumulate <= MAX_MICROS;
 }
 
-enum ct_status ct__step_plan_recording(const ct_stepper *p, bool *records, int *group)
+enum ct_status ct__step_plan_recording(ct_stepper *p, bool *records, int *group)
 {
 	const struct ct_session *s = p->s;
+	struct step_recorder *r = &p->recorder;
 	const bool recordable = ct_device_caps(s->device)->recordable;
 	const bool on = s->cfg->train.cuda_graph == CT_CFG_GRAPH_ON;
 	const bool few = ct__step_copies_fit(p);
@@ -64,6 +65,8 @@ enum ct_status ct__step_plan_recording(const ct_stepper *p, bool *records, int *
 	snprintf(why, sizeof(why), "steps of more than %d batches (train.accumulate) are not recorded", MAX_MICROS);
 	if (on && !few)
 		return cannot(why);
+	if (!ct_comm_is_recordable(s->group, r->why, sizeof(r->why)) && on)
+		return cannot(r->why);
 	*records = recordable && few && s->cfg->train.cuda_graph != CT_CFG_GRAPH_OFF;
 	*group = *records ? steps_in_recording(p) : 1;
 	CT_ASSERT(*group <= CT_STEP_GROUP_MAX);
