@@ -102,8 +102,8 @@ static enum ct_status compare(const struct check *c, int b, size_t first, size_t
 {
 	const struct ct_bucket *k = &c->s->grad.buckets[b];
 
-	CT_TRY(ct_device_copy(c->s->device, c->host, ct_arena_at(c->s->grad.arena, k->offset + first), n * sizeof(float),
-			      c->stream));
+	CT_TRY(ct_device_copy(c->s->device, c->host, ct_arena_at(c->s->grad.arena, k->offset + first),
+			      n * sizeof(float), c->stream));
 	CT_TRY(ct_stream_sync(c->stream, CT_FOREVER));
 	for (size_t i = 0; i < n; i++) {
 		if (c->host[i] == sum_at(c, first + i))
@@ -111,8 +111,8 @@ static enum ct_status compare(const struct check *c, int b, size_t first, size_t
 		CT_FAIL(CT_COMM,
 			"the self check found a wrong sum: element %zu of bucket %d (%zu elements of %s) is %g instead of %g on "
 			"rank %d, in %s pass %d of %d",
-			first + i, b, k->n, ct_dtype_name(k->dtype), (double)c->host[i], (double)sum_at(c, first + i), c->rank,
-			c->how, c->pass + 1, c->n_passes);
+			first + i, b, k->n, ct_dtype_name(k->dtype), (double)c->host[i], (double)sum_at(c, first + i),
+			c->rank, c->how, c->pass + 1, c->n_passes);
 		return ct_error_hint(
 			"training would compute wrong gradients here; try dist.nccl_windows=false, train.cuda_graph=off, the "
 			"environment variable NCCL_NVLS_ENABLE=0, or another version of NCCL (docs/GPU.md)");
