@@ -277,7 +277,8 @@ class SlurmCase(Case):
     def script(self, *args, run="run", nodes=2, procs=2):
         """A batch script as ctrain writes it."""
         path = self.path(f"{run}.sbatch")
-        self.query(CTRAIN, "slurm", "tiny.yaml", "--nodes", nodes, "--procs", procs, "--out", path, f"run.dir={run}", *args)
+        ranks = ("--procs", procs) if procs else ()
+        self.query(CTRAIN, "slurm", "tiny.yaml", "--nodes", nodes, *ranks, "--out", path, f"run.dir={run}", *args)
         return path
 
     def submit(self, script, *options, env=None):

@@ -47,6 +47,28 @@ class Slurm(SlurmCase):
         self.assert_last_says(r, "mine.sbatch exists, and was not generated", "--out")
         self.assertEqual(read_text(self.path("mine.sbatch")), "#!/bin/bash\n")
 
+    def test_row_98_options_of_a_site(self):
+        """Slurm accepts options after --, a range of nodes, the type of GPUs and the index of an array in a value."""
+        more = ("--exclusive", "--nice=10", "--mail-type=END", "--mail-user", "me@example.org", "--begin=now", "--dependency=singleton",
+                "--signal=USR1@120", "--hint=nomultithread", "--distribution=block", "--no-kill", "--oversubscribe", "--wait-all-nodes=1", "--kill-on-invalid-dep=yes")
+        path = self.script("--cpus-per-task", 1, "--array", "0-1", "batch.global=24", "run.seed=%a", "--", *more, nodes="1..2")
+        text = read_text(path)
+        self.assertIn("#SBATCH --nodes=1-2\n", text)
+        self.assertIn("#SBATCH --mail-user me@example.org\n", text)
+        self.assertIn('run.seed="$SLURM_ARRAY_TASK_ID"', text)
+        self.query("sbatch", "--test-only", path)
+        for words, message in ((("--gpus", 8), "#SBATCH --gpus-per-node=4"), (("--gpus-per-node", "a100:3"), "#SBATCH --gpus-per-node=a100:3")):
+            self.assertIn(message, read_text(self.script(*words, procs=None)))
+        for words, message in ((("--gpus", 7), "cannot be divided evenly among the nodes"), (("--node-rank", 1), "--node-rank cannot be used"),
+                               (("--", "--nodes=3"), "--nodes cannot follow --"), (("--procs", "3,1"), "the same number of ranks on all nodes")):
+            r = self.start("slurm", "tiny.yaml", "--nodes", 2, *words, "--out", self.path("bad.sbatch")).wait()
+            self.assert_code(r, USAGE)
+            self.assert_last_says(r, message)
+        r = self.start("slurm", "tiny.yaml", "--nodes", "1..3", "--procs", 2, "batch.global=24", "--out", self.path("bad.sbatch")).wait()
+        self.assertNotIn("not divisible", r.err)
+        r = self.start("slurm", "tiny.yaml", "--nodes", "1..5", "--procs", 1, "batch.global=24", "--out", self.path("bad.sbatch")).wait()
+        self.assert_last_says(r, "batch.global 24 is not divisible by the 5 ranks of 5 nodes")
+
     def test_row_98_submit_and_status(self):
         out = self.query(CTRAIN, "slurm", "tiny.yaml", "--nodes", 2, "--procs", 2, "--submit", "run.dir=run")
         job = re.search(r"submitted job (\d+)", out)[1]

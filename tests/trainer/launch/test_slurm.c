@@ -112,6 +112,46 @@ static void test_script(void **state)
 	ct_str_release(&out);
 }
 
+static void test_script_options(void **state)
+{
+	static const char *const sets[] = {"run.seed=%a", "a=x%ay%a"}, *const more[] = {"--qos=high", "-C", "gpu",
+											"--exclusive"};
+	static const char *const bad[] = {"high",    "-",           "--nodes=2", "-N2",
+					  "--array", "--comment=x", "--a b",     "--a=\"b\""};
+	struct ct_slurm_script s = {.name = "mnist",
+				    .command_line = "slurm c.yaml",
+				    .program = "ctrain",
+				    .config = "c.yaml",
+				    .run_dir = "runs/mnist",
+				    .sets = sets,
+				    .n_sets = 2,
+				    .more = more,
+				    .n_more = 4,
+				    .min_nodes = 1,
+				    .nodes = 3,
+				    .tasks = 1,
+				    .array = "0-3"};
+	struct ct_str out = {0};
+
+	(void)state;
+	assert_int_equal(ct_slurm_script(&s, &out), CT_OK);
+	assert_non_null(strstr(ct_str_text(&out), "\n#SBATCH --nodes=1-3\n"));
+	assert_non_null(strstr(ct_str_text(&out), "\n#SBATCH --qos=high\n#SBATCH -C gpu\n#SBATCH --exclusive\n"));
+	assert_non_null(
+		strstr(ct_str_text(&out),
+		       " run.seed=\"$SLURM_ARRAY_TASK_ID\" a=x\"$SLURM_ARRAY_TASK_ID\"y\"$SLURM_ARRAY_TASK_ID\"\n"));
+	s.array = NULL;
+	ct_str_clear(&out);
+	assert_int_equal(ct_slurm_script(&s, &out), CT_OK);
+	assert_non_null(strstr(ct_str_text(&out), " run.seed=%a a=x%ay%a\n"));
+	s.n_more = 1;
+	for (size_t i = 0; i < CT_ARRAY_LEN(bad); i++) {
+		s.more = &bad[i];
+		assert_int_equal(ct_slurm_script(&s, &out), CT_USAGE);
+	}
+	ct_str_release(&out);
+}
+
 /* The shell that executes the script does not interpret the values. */
 static void test_script_quotes_values(void **state)
 {
@@ -215,6 +255,7 @@ int main(void)
 		cmocka_unit_test(test_fields),
 		cmocka_unit_test(test_status),
 		cmocka_unit_test(test_script),
+		cmocka_unit_test(test_script_options),
 		cmocka_unit_test(test_script_quotes_values),
 		cmocka_unit_test(test_job_of_environment),
 		cmocka_unit_test(test_cpus),

@@ -35,11 +35,69 @@ static enum ct_status add_option(struct ct_str *out, const char *option, const c
 	return CT_OK;
 }
 
+/* Options that the script sets itself. With other values, ranks and job would not fit each other. */
+static const char *const own_options[] = {"-N", "--nodes",         "-n", "--ntasks", "--ntasks-per-node",
+					  "-a", "--array",         "-G", "--gpus",   "--gpus-per-node",
+					  "-c", "--cpus-per-task", "-o", "--output", "--comment"};
+
+/* Adds further options, each on a line. A word without a dash is the value of the option before it. */
+static enum ct_status add_more(const struct ct_slurm_script *s, struct ct_str *out)
+{
+	for (size_t i = 0; i < s->n_more; i++) {
+		const char *word = s->more[i], *next = i + 1 < s->n_more ? s->more[i + 1] : "-";
+
+		if (word[0] != '-' || strlen(word) < 2) {
+			CT_FAIL(CT_USAGE, "\"%.80s\" is not an option of sbatch", word);
+			return ct_error_hint("options of sbatch follow --, for example: -- --qos=high --exclusive");
+		}
+		for (size_t k = 0; k < CT_ARRAY_LEN(own_options); k++) {
+			const size_t len = word[1] == '-' ? strcspn(word, "=") : 2;
+
+			if (strlen(own_options[k]) != len || strncmp(own_options[k], word, len) != 0)
+				continue;
+			CT_FAIL(CT_USAGE, "%s cannot follow --, because ctrain slurm sets this option itself",
+				own_options[k]);
+			return ct_error_hint("ctrain help slurm shows its options");
+		}
+		CT_TRY(check_value("an option of sbatch", word));
+		ct_str_addf(out, "#SBATCH %s", word);
+		if (next[0] != '-') {
+			CT_TRY(check_value(word, next));
+			ct_str_addf(out, " %s", next);
+			i++;
+		}
+		ct_str_add(out, "\n");
+	}
+	return CT_OK;
+}
+
+/* Adds a word of the shell in which %a is the index of the task of an array. */
+static void add_set(const struct ct_slurm_script *s, const char *word, struct ct_str *out)
+{
+	const char *place = s->array ? strstr(word, "%a") : NULL;
+	struct ct_str before = {0};
+
+	if (place) {
+		ct_str_add_bytes(&before, word, (size_t)(place - word));
+		ct_str_add_shell(out, ct_str_text(&before));
+		ct_str_add(out, "\"$SLURM_ARRAY_TASK_ID\"");
+		if (place[2])
+			add_set(s, place + 2, out);
+		out->failed |= before.failed;
+		ct_str_release(&before);
+	} else {
+		ct_str_add_shell(out, word);
+	}
+}
+
 static enum ct_status add_options(const struct ct_slurm_script *s, struct ct_str *out)
 {
 	char nodes[24], tasks[24];
 
-	snprintf(nodes, sizeof(nodes), "%d", s->nodes);
+	if (s->min_nodes > 0)
+		snprintf(nodes, sizeof(nodes), "%d-%d", s->min_nodes, s->nodes);
+	else
+		snprintf(nodes, sizeof(nodes), "%d", s->nodes);
 	snprintf(tasks, sizeof(tasks), "%d", s->tasks);
 	CT_TRY(add_option(out, "--job-name", s->name, NULL));
 	CT_TRY(add_option(out, "--partition", s->partition, NULL));
@@ -57,7 +115,7 @@ static enum ct_status add_options(const struct ct_slurm_script *s, struct ct_str
 	/* The comment is quoted, because it contains a space. */
 	ct_str_addf(out, "#SBATCH --comment=\"" CT_SLURM_COMMENT "%s%s\"", s->run_dir, s->array ? "-%a" : "");
 	ct_str_add(out, "  # for ctrain slurm status\n");
-	return CT_OK;
+	return add_more(s, out);
 }
 
 enum ct_status ct_slurm_script(const struct ct_slurm_script *s, struct ct_str *out)
@@ -67,11 +125,12 @@ enum ct_status ct_slurm_script(const struct ct_slurm_script *s, struct ct_str *o
 	ct_str_add_escaped(out, s->command_line, strlen(s->command_line), 2000);
 	ct_str_addf(
 		out,
-		"\n# %d node%s with %d rank%s each. Submit this file with sbatch; ctrain slurm status shows the job.\n\n",
-		s->nodes, ct_plural(s->nodes), s->tasks, ct_plural(s->tasks));
+		"\n# %s%d node%s with %d rank%s each. Submit this file with sbatch; ctrain slurm status shows the job.\n\n",
+		s->min_nodes > 0 ? "Up to " : "", s->nodes, ct_plural(s->nodes), s->tasks, ct_plural(s->tasks));
 	CT_TRY(add_options(s, out));
 	ct_str_add(
 		out,
+		"# Where compute nodes lack squeue and scontrol, add: #SBATCH --signal=USR1@300\n"
 		"\n# If programs or libraries come from modules, load them here, for example: module load cuda\n\n"
 		"# srun starts the ranks, so neither torchrun nor --procs is needed. ctrain itself ends all ranks if one\n"
 		"# fails; when the job stops, ranks end at different times because rank 0 saves. srun must not kill it.\n"
@@ -90,7 +149,7 @@ enum ct_status ct_slurm_script(const struct ct_slurm_script *s, struct ct_str *o
 		ct_str_add(out, "-\"$SLURM_ARRAY_TASK_ID\"");
 	for (size_t i = 0; i < s->n_sets; i++) {
 		ct_str_add(out, " ");
-		ct_str_add_shell(out, s->sets[i]);
+		add_set(s, s->sets[i], out);
 	}
 	ct_str_add(out, "\n");
 	return ct_str_status(out);

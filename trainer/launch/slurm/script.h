@@ -15,14 +15,18 @@ struct ct_slurm_script {
 	const char *program;             /* path of ctrain */
 	const char *config;              /* path as srun needs it */
 	const char *run_dir;             /* for an array, "-%a" is appended */
-	const char *const *sets;         /* KEY=VALUE words, [n_sets] */
+	const char *const *sets; /* KEY=VALUE words, [n_sets]; in an array, %a stands for the index of the task */
 	size_t n_sets;
-	int nodes, tasks; /* tasks: per node, one for each rank */
+	const char *const *more; /* [n_more] words of further options of sbatch, such as "--qos=high" */
+	size_t n_more;
+	int min_nodes, nodes, tasks; /* min_nodes: 0, or if Slurm may assign fewer nodes; tasks: per node, one for each
+					rank */
 	/* Values of the options with these names; NULL: not given. */
 	const char *gpus, *cpus, *time, *partition, *account, *mem, *array;
 };
 
-/* Appends the script. Fails with CT_USAGE if a value cannot be part of a batch script, such as a line break. */
+/* Appends the script. Fails with CT_USAGE if a value cannot be part of a batch script, such as a line break, or if a
+ * further option is one that the script sets itself. */
 enum ct_status ct_slurm_script(const struct ct_slurm_script *s, struct ct_str *out) CT_MUST_CHECK;
 
 #endif

@@ -87,7 +87,7 @@ static enum ct_status split_words(struct line *l, int argc, char **argv)
 			only_words = true;
 		else if (!only_words && arg[0] == '-' && arg[1])
 			CT_TRY(read_option(l, argc, argv, &i));
-		else if (!ct_is_set(arg) || takes_line(l))
+		else if (!ct_is_set(arg) || takes_line(l) || arg[0] == '-')
 			l->words[l->n_words++] = arg;
 		else {
 			snprintf(g->shown, sizeof(g->shown), "argument %d", i);
@@ -248,7 +248,8 @@ static enum ct_status misplaced_option(const struct ct_command *c, const struct 
 	char name[40];
 
 	CT_FAIL(CT_USAGE, "%s cannot be used with %s", g->shown, ct_command_name(c, name));
-	if (!(c->options & CT_OPT_SETS) || !ct_hint_at_key(g->shown + strspn(g->shown, "-"), g->value))
+	if (g->option->group == CT_OPT_PLACE || !(c->options & CT_OPT_SETS) ||
+	    !ct_hint_at_key(g->shown + strspn(g->shown, "-"), g->value))
 		ct_error_hint("ctrain help %s shows its options", name);
 	return CT_USAGE;
 }

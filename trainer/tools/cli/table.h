@@ -17,6 +17,7 @@ struct ct_cli;
 #define CT_OPT_GROUPS(X) \
 	X(SETS) /* KEY=VALUE, and the launch options */ \
 	X(LAUNCH) /* no option: the help page lists the launch options */ \
+	X(PLACE) /* the number of nodes and ranks, and how they find each other */ \
 	X(CKPT) /* --checkpoint */ \
 	X(JSON) \
 	X(OUT) \
