@@ -188,13 +188,13 @@ static bool started_by(const struct ct__env *e, const struct source *s)
 	return !world || (strcmp(world, "1") != 0 && strcmp(world, "0") != 0);
 }
 
-static enum ct_status read_place(const struct ct__env *e, const struct source *s, bool has_init, struct ct_identity *id)
+/* has_url: an init URL, other than env://, replaces MASTER_*. */
+static enum ct_status read_place(const struct ct__env *e, const struct source *s, bool has_url, struct ct_identity *id)
 {
 	if (s->by == CT_LAUNCHER_ENV && (!ct__env_value(e, s->rank) || !ct__env_value(e, s->world))) {
-		/* With an init URL, MASTER_* are not needed. */
 		const char *const names[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
 
-		return ct__env_some_missing(e, ct__env_value(e, s->rank) ? s->rank : s->world, names, has_init ? 2 : 4);
+		return ct__env_some_missing(e, ct__env_value(e, s->rank) ? s->rank : s->world, names, has_url ? 2 : 4);
 	}
 	if (!ct__env_value(e, s->rank) || !ct__env_value(e, s->world)) {
 		bool both = !ct__env_value(e, s->rank) && !ct__env_value(e, s->world);
@@ -365,7 +365,9 @@ enum ct_status ct_identity_detect(ct_getenv_fn get, void *user, const char *init
 		return CT_OK;
 	}
 	id.by = s->by;
-	CT_TRY(read_place(&e, s, init_override != NULL, &id));
+	const bool has_url = init_override && strncmp(init_override, "env:", 4) != 0;
+
+	CT_TRY(read_place(&e, s, has_url, &id));
 	CT_TRY(check_place(s, &id));
 	for (size_t i = 0; i < CT_ARRAY_LEN(sources) && s->by == CT_LAUNCHER_ENV; i++) {
 		if (sources[i].by == CT_LAUNCHER_SLURM || sources[i].by == CT_LAUNCHER_MPI)

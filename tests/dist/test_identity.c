@@ -157,6 +157,7 @@ static const struct bad bad[] = {
 	{{"RANK=1"}, NULL, {"RANK is set, but WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not", NULL}},
 	{{"RANK=1", MEET}, NULL, {"RANK is set, but WORLD_SIZE is not", NULL}},
 	{{"RANK=1"}, "tcp://h:1", {"RANK is set, but WORLD_SIZE is not", NULL}},
+	{{"RANK=1"}, "env://", {"RANK is set, but WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not", NULL}},
 	{{"WORLD_SIZE=2"}, NULL, {"WORLD_SIZE is set, but RANK, MASTER_ADDR and MASTER_PORT are not", NULL}},
 	{{"RANK=x", "WORLD_SIZE=2", MEET}, NULL, {"RANK is \"x\"", NULL}},
 	{{"RANK=", "WORLD_SIZE=2", MEET}, NULL, {"RANK is \"\"", NULL}},

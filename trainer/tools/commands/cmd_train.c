@@ -40,10 +40,23 @@ static enum ct_status say_ranks(const struct ct_config *cfg, const struct ct_ran
 	return CT_OK;
 }
 
+static enum ct_status check_variables(const struct ct_config *cfg)
+{
+	const bool address = getenv("MASTER_ADDR") != NULL, port = getenv("MASTER_PORT") != NULL;
+
+	if (strcmp(cfg->launch.init, "env://") != 0 || (address && port))
+		return CT_OK;
+	CT_FAIL(CT_USAGE, "launch.init is env://, but %s not set in the environment",
+		address ? "MASTER_PORT is"
+		: port  ? "MASTER_ADDR is"
+			: "MASTER_ADDR and MASTER_PORT are");
+	return ct_error_hint(
+		"set MASTER_ADDR and MASTER_PORT, or do not set launch.init (--init) if all ranks are on one node");
+}
+
 /* Reports configuration errors before any process is started. */
 static enum ct_status check_start(const struct ct_config *cfg)
 {
-	static const char *const needed[] = {"MASTER_ADDR", "MASTER_PORT"};
 	struct ct_stages stages;
 	struct ct_ranks ranks;
 
@@ -58,14 +71,7 @@ static enum ct_status check_start(const struct ct_config *cfg)
 	CT_TRY(ct_host_binding_check(cfg));
 	CT_TRY(ct_plan_check_comm_settings(cfg, ranks.world));
 	CT_TRY(ct_doctor_preflight(cfg, &ranks));
-	for (size_t i = 0; i < CT_ARRAY_LEN(needed) && strcmp(cfg->launch.init, "env://") == 0; i++) {
-		if (getenv(needed[i]))
-			continue;
-		CT_FAIL(CT_USAGE, "launch.init is env://, but %s is not set in the environment", needed[i]);
-		return ct_error_hint(
-			"set MASTER_ADDR and MASTER_PORT, or do not set launch.init (--init) if all ranks are on one node");
-	}
-	return CT_OK;
+	return check_variables(cfg);
 }
 
 /* Ranks that ctrain's launcher has started share a page with it, whatever their identity is derived from. */
