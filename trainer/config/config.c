@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/process/program.h"
 #include "trainer/config/config_impl.h"
 
 #define MAX_FILES 16 /* a file and its `base:` chain */
@@ -226,31 +225,6 @@ static enum ct_status apply_document(struct loader *l, const ct_yaml *doc, const
 			       "a configuration consists of sections (`model:`, `data:`, `train:` ...); this is %s",
 			       root->kind == CT_YAML_LIST ? "a list" : "a single string");
 	return apply_map(l, &s, root, "");
-}
-
-char *ct_config_example(const char *name)
-{
-	char file[80];
-
-	if (strchr(name, '/') || strchr(name, '.') || snprintf(file, sizeof(file), "configs/%s.yaml", name) >= 79)
-		return NULL;
-	return ct_program_file(file);
-}
-
-void ct_config_examples_like(const char *word, struct ct_str *out)
-{
-	char *one = ct_config_example("smoke"), *dir = one ? ct_path_dir(one) : NULL, **names = NULL;
-	size_t n = 0;
-
-	if (dir && ct_dir_list(dir, &names, &n) < 0)
-		ct_error_clear();
-	for (size_t i = 0; i < n; i++) {
-		if (strstr(names[i], word) && strstr(names[i], ".yaml"))
-			ct_str_addf(out, "%s%.*s", out->len > 0 ? ", " : "", (int)strcspn(names[i], "."), names[i]);
-	}
-	ct_dir_list_free(names, n);
-	ct_free(dir);
-	ct_free(one);
 }
 
 /* Appends what a directory in the place of a config file probably is. */

@@ -1,7 +1,10 @@
-/* Suggestions for keys that do not exist: the key that was probably meant. */
+/* Suggestions for keys and files that do not exist: the key that was probably meant, and the example configs. */
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/file.h"
+#include "base/process/program.h"
 #include "trainer/config/config_impl.h"
 
 #define SHOWN_VALUE 60 /* longest value that is repeated in a suggestion */
@@ -159,4 +162,29 @@ bool ct_config_key_at(size_t i, struct ct_config_key *out)
 	for (size_t n = 0; !out->other_names && (s = ct__synonym_at(n)); n++)
 		out->other_names = s->key && strcmp(s->key, k->name) == 0 ? s->words : NULL;
 	return true;
+}
+
+char *ct_config_example(const char *name)
+{
+	char file[80];
+
+	if (strchr(name, '/') || strchr(name, '.') || snprintf(file, sizeof(file), "configs/%s.yaml", name) >= 79)
+		return NULL;
+	return ct_program_file(file);
+}
+
+void ct_config_examples_like(const char *word, struct ct_str *out)
+{
+	char *one = ct_config_example("smoke"), *dir = one ? ct_path_dir(one) : NULL, **names = NULL;
+	size_t n = 0;
+
+	if (dir && ct_dir_list(dir, &names, &n) < 0)
+		ct_error_clear();
+	for (size_t i = 0; i < n; i++) {
+		if (strstr(names[i], word) && strstr(names[i], ".yaml"))
+			ct_str_addf(out, "%s%.*s", out->len > 0 ? ", " : "", (int)strcspn(names[i], "."), names[i]);
+	}
+	ct_dir_list_free(names, n);
+	ct_free(dir);
+	ct_free(one);
 }
