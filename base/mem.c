@@ -5,6 +5,7 @@
  * own, since the pages of a new mapping are zero: clearing them here would make one thread write all of them. */
 #include "base/mem.h"
 
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,4 +189,34 @@ uint64_t ct_mem_count(void)
 void ct_mem_fail_after(uint64_t n)
 {
 	atomic_store(&fail_after, n);
+}
+
+char *ct_strndup(const char *s, size_t n)
+{
+	size_t len = strnlen(s, n);
+	char *copy = ct_calloc(len + 1, 1);
+
+	if (copy)
+		memcpy(copy, s, len);
+	return copy;
+}
+
+char *ct_strdup(const char *s)
+{
+	return ct_strndup(s, PTRDIFF_MAX);
+}
+
+char *ct_strfmt(const char *fmt, ...)
+{
+	struct ct_str b = {0};
+	va_list ap;
+
+	va_start(ap, fmt);
+	ct_str_addv(&b, fmt, ap);
+	va_end(ap);
+	if (!b.failed && !b.s)
+		return ct_calloc(1, 1);
+	if (b.failed)
+		ct_str_release(&b);
+	return b.s;
 }

@@ -17,16 +17,6 @@
 
 #define SUGGEST_MAX_LEN 63
 
-char *ct_strndup(const char *s, size_t n)
-{
-	size_t len = strnlen(s, n);
-	char *copy = ct_calloc(len + 1, 1);
-
-	if (copy)
-		memcpy(copy, s, len);
-	return copy;
-}
-
 bool ct_ends_with(const char *text, const char *tail)
 {
 	size_t n = strlen(text), k = strlen(tail);
@@ -43,26 +33,6 @@ void ct_strings_sort(char **strings, size_t n)
 {
 	if (n)
 		qsort(strings, n, sizeof(*strings), by_bytes);
-}
-
-char *ct_strdup(const char *s)
-{
-	return ct_strndup(s, PTRDIFF_MAX);
-}
-
-char *ct_strfmt(const char *fmt, ...)
-{
-	struct ct_str b = {0};
-	va_list ap;
-
-	va_start(ap, fmt);
-	ct_str_addv(&b, fmt, ap);
-	va_end(ap);
-	if (!b.failed && !b.s)
-		return ct_calloc(1, 1);
-	if (b.failed)
-		ct_str_release(&b);
-	return b.s;
 }
 
 /* Makes room for n more bytes and the NUL. */
