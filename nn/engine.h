@@ -286,7 +286,7 @@ void ct_net_layout_digest(const ct_net *net, char hex[65]);
  * exist. */
 void ct_net_memory(const ct_net *net, struct ct_net_memory *out);
 
-/* n elements of one type, and where to store them in another type. */
+/* n elements of one type, and where to store them in another type. At least one of the types is CT_F32. */
 struct ct_conversion {
 	void *to;
 	const void *from;

@@ -417,7 +417,9 @@ static void convert_chunks(void *arg, int64_t begin, int64_t end)
 		     n = (last < c->n ? last : c->n) - first;
 	const struct ct_optim_kernels *k = ct__optim_kernels_at(0);
 
-	if (c->to_type == CT_F32)
+	if (c->to_type == c->from_type)
+		memcpy((float *)c->to + first, (const float *)c->from + first, n * sizeof(float));
+	else if (c->to_type == CT_F32)
 		k->from_half(n, (float *)c->to + first, (const uint16_t *)c->from + first, c->from_type);
 	else
 		k->to_half(n, (uint16_t *)c->to + first, (const float *)c->from + first, c->to_type);
@@ -436,7 +438,7 @@ static enum ct_status post_convert(const ct_net *net, const struct ct_conversion
 {
 	struct convert_args a;
 
-	CT_ASSERT((c->to_type == CT_F32) != (c->from_type == CT_F32));
+	CT_ASSERT(c->to_type == CT_F32 || c->from_type == CT_F32);
 	memset(&a, 0, sizeof(a)); /* padding, too: ct_stream_run */
 	a.what = *c;
 	a.threads = net->engine->threads;

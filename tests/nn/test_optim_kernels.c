@@ -76,6 +76,9 @@ static void test_conversions(void **state)
 			assert_memory_equal(half, want, n * sizeof(*half));
 		}
 	}
+	const struct ct_conversion copy = {back, x, n, CT_F32, CT_F32};
+	assert_ok(ct_net_post_conversion(r.net, &copy, ct_engine_stream(r.engine)));
+	assert_memory_equal(back, x, n * sizeof(*x));
 	ct_free(want);
 	ct_free(half);
 	ct_free(back);
