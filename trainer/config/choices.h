@@ -49,7 +49,8 @@
 	X(CT_CFG_BIND_NUMA, "numa") \
 	X(CT_CFG_BIND_CORE, "core") \
 	X(CT_CFG_BIND_OFF, "off")
-#define CT_CFG_SELF_CHECKS(X) X(CT_CFG_SELF_CHECK_AUTO, "auto") X(CT_CFG_SELF_CHECK_OFF, "off")
+#define CT_CFG_SELF_CHECKS(X) \
+	X(CT_CFG_SELF_CHECK_AUTO, "auto") X(CT_CFG_SELF_CHECK_ON, "on") X(CT_CFG_SELF_CHECK_OFF, "off")
 #define CT_CFG_GRAPHS(X) X(CT_CFG_GRAPH_AUTO, "auto") X(CT_CFG_GRAPH_ON, "on") X(CT_CFG_GRAPH_OFF, "off")
 
 enum ct_cfg_loss { CT_CFG_LOSSES(CT_CHOICE_ID) };

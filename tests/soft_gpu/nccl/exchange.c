@@ -273,12 +273,14 @@ static cudaError_t give_up(struct soft__job *job)
 	return cudaSuccess;
 }
 
-/* Changes the last byte of what the job has written. */
-static void spoil(const struct soft__job *job)
+/* Changes a byte of what the job has written. `percent` of the bytes are after it. */
+static void spoil(const struct soft__job *job, int percent)
 {
 	for (int i = 0; i < job->n_tasks; i++) {
-		if (job->tasks[i].recv && job->tasks[i].recv_bytes > 0)
-			((char *)job->tasks[i].recv)[job->tasks[i].recv_bytes - 1] ^= 0x40;
+		const size_t n = job->tasks[i].recv_bytes;
+
+		if (job->tasks[i].recv && n > 0)
+			((char *)job->tasks[i].recv)[n - 1 - n * (size_t)percent / 100] ^= 0x40;
 	}
 }
 
@@ -310,7 +312,7 @@ static cudaError_t run_locked(struct soft__job *job)
 	if (!has_ended(job) || c->error)
 		return cudaErrorNotReady;
 	if (soft__fault_of(SOFT__FAULT_WRONG, c->rank, &n, &error) && c->n_ended >= n - 1)
-		spoil(job);
+		spoil(job, error);
 	finish(job);
 	if (soft__fault_of(SOFT__FAULT_ERROR, c->rank, &n, &error) && c->n_ended >= n)
 		c->error = (ncclResult_t)error;

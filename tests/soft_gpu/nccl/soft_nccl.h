@@ -49,8 +49,8 @@
  *                        init@RANK        the rank never joins
  *                        init@RANK:0:E    the same, and its asynchronous error is E
  *                        stuck@RANK:N     the rank's N-th operation in a communicator never ends
- *                        wrong@RANK:N     the results of the rank's N-th operation in a communicator and of later ones
- *                                         are wrong
+ *                        wrong@RANK:N:P   the results of the rank's N-th operation in a communicator and of later ones
+ *                                         have a wrong byte, P percent of their bytes before the end [0]
  *                        error@RANK:N:E   after the rank's N-th operation, its asynchronous error is E
  *                        A group, or one replay of it, is one operation.
  *   SOFT_NCCL_VERSION    what ncclGetVersion returns, such as 22703

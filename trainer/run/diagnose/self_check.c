@@ -1,23 +1,25 @@
 /* A pass does for the sums what a training step does: kernels on the compute stream write each bucket, the reducer sums
  * it on its own stream as soon as it is written, and the compute stream then continues with the sums. The values are
  * small integers that depend on the rank and on the position, so that sums are exact in each type and in every order,
- * and their sums are known. A sum that was read too early contains values of the pass before, which are sums and
- * therefore larger than the values of a rank.
+ * and their sums are known. With many ranks, only every second, third ... rank has values other than 0, so that the
+ * sums stay small. A sum that was read too early contains values of the pass before, which are sums and therefore
+ * larger than the values of a rank.
  *
  * The first passes are posted, as in the first steps of training. Then one pass is recorded and posted again and again,
  * if steps may be recorded. After each pass, the host compares the beginning, the middle and the end of each bucket,
- * and after the last one all elements. The number of passes is limited by time, and in a short run to one for each 20
- * steps. Rank 0 chooses it, because clocks differ.
+ * and after the last posted and the last recorded pass all elements. The number of recorded passes is limited by time,
+ * and in a short run to one for each 20 steps. Rank 0 chooses it, because clocks differ.
  *
  * All ranks do the same passes. If a rank cannot record, all ranks agree through a sum to leave the recorded passes
  * out; the first recorded step then reports the reason. */
 #define CT_LOG_COMPONENT "train"
 #include "trainer/run/diagnose/self_check.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 
 enum {
 	POSTED = 2,
@@ -25,7 +27,7 @@ enum {
 	STEPS_PER_PASS = 20,
 	SAMPLE = 4096,  /* elements at the beginning, in the middle and at the end of a bucket */
 	PART = 1 << 20, /* elements that are copied at once; the values of a bucket are repeated after so many */
-	N_VALUES = 4    /* at most; a value is from 1 to this number */
+	N_VALUES = 4    /* a value is from 1 to this number */
 };
 #define BUDGET_NS (CT_SEC * 8 / 10)
 
@@ -34,7 +36,9 @@ struct check {
 	ct_stream *stream;
 	void *source; /* [PART] fp32, device memory: the values of this rank */
 	float *host;  /* [PART] pinned */
-	int world, rank, n_values;
+	float *sums;  /* [PART] over all ranks */
+	int world, rank;
+	int stride;      /* only ranks that are multiples of it have values other than 0 */
 	const char *how; /* of the current pass */
 	int pass, n_passes;
 };
@@ -45,18 +49,22 @@ static uint32_t exact_integers(enum ct_dtype type)
 	return type == CT_BF16 ? 1u << 8 : type == CT_F16 ? 1u << 11 : 1u << 24;
 }
 
-static uint32_t value_at(const struct check *c, size_t i, int rank)
+static float value_at(const struct check *c, size_t i, int rank)
 {
-	return 1 + (uint32_t)(((i % PART * 2654435761u) >> 16) + (size_t)rank) % (uint32_t)c->n_values;
+	const size_t mixed = i * 2654435761u >> 16;
+
+	return rank % c->stride > 0 ? 0 : (float)(1 + (mixed + (size_t)(rank / c->stride)) % N_VALUES);
 }
 
+/* The values of ranks repeat, so that not all of them need to be added one by one. */
 static float sum_at(const struct check *c, size_t i)
 {
-	uint32_t sum = 0;
+	const int n = (c->world - 1) / c->stride + 1; /* ranks with values */
+	float sum = 0;
 
-	for (int r = 0; r < c->n_values && r < c->world; r++)
-		sum += value_at(c, i, r) * (uint32_t)((c->world - r + c->n_values - 1) / c->n_values);
-	return (float)sum;
+	for (int r = 0; r < N_VALUES && r < n; r++)
+		sum += value_at(c, i, r * c->stride) * (float)((n - 1 - r) / N_VALUES + 1);
+	return sum;
 }
 
 /* ---- One pass ------------------------------------------------------------------------------------------ */
@@ -97,26 +105,34 @@ static enum ct_status post_pass(const struct check *c)
 	return ct_reducer_finish(g->reducer);
 }
 
+static enum ct_status wrong_sum(const struct check *c, int b, size_t first, size_t n)
+{
+	const struct ct_bucket *k = &c->s->grad.buckets[b];
+	size_t i = 0;
+
+	while (i + 1 < n && c->host[i] == c->sums[(first + i) % PART])
+		i++;
+	CT_FAIL(CT_COMM,
+		"the self check found a wrong sum: element %zu of bucket %d (%zu elements of %s) is %g instead of %g on "
+		"rank %d, in %s pass %d of %d",
+		first + i, b, k->n, ct_dtype_name(k->dtype), (double)c->host[i], (double)c->sums[(first + i) % PART],
+		c->rank, c->how, c->pass + 1, c->n_passes);
+	return ct_error_hint(
+		"training would compute wrong gradients here; try dist.nccl_windows=false, train.cuda_graph=off, the "
+		"environment variable NCCL_NVLS_ENABLE=0, or another version of NCCL (docs/GPU.md)");
+}
+
 /* Compares n elements of bucket b, from `first` on. */
 static enum ct_status compare(const struct check *c, int b, size_t first, size_t n)
 {
-	const struct ct_bucket *k = &c->s->grad.buckets[b];
+	const size_t at = first % PART, head = n < PART - at ? n : PART - at;
+	const void *from = ct_arena_at(c->s->grad.arena, c->s->grad.buckets[b].offset + first);
 
-	CT_TRY(ct_device_copy(c->s->device, c->host, ct_arena_at(c->s->grad.arena, k->offset + first),
-			      n * sizeof(float), c->stream));
+	CT_TRY(ct_device_copy(c->s->device, c->host, from, n * sizeof(float), c->stream));
 	CT_TRY(ct_stream_sync(c->stream, CT_FOREVER));
-	for (size_t i = 0; i < n; i++) {
-		if (c->host[i] == sum_at(c, first + i))
-			continue;
-		CT_FAIL(CT_COMM,
-			"the self check found a wrong sum: element %zu of bucket %d (%zu elements of %s) is %g instead of %g on "
-			"rank %d, in %s pass %d of %d",
-			first + i, b, k->n, ct_dtype_name(k->dtype), (double)c->host[i], (double)sum_at(c, first + i),
-			c->rank, c->how, c->pass + 1, c->n_passes);
-		return ct_error_hint(
-			"training would compute wrong gradients here; try dist.nccl_windows=false, train.cuda_graph=off, the "
-			"environment variable NCCL_NVLS_ENABLE=0, or another version of NCCL (docs/GPU.md)");
-	}
+	if (memcmp(c->host, c->sums + at, head * sizeof(float)) != 0 ||
+	    memcmp(c->host + head, c->sums, (n - head) * sizeof(float)) != 0)
+		return wrong_sum(c, b, first, n);
 	return CT_OK;
 }
 
@@ -216,6 +232,8 @@ static enum ct_status plan_passes(struct check *c, int64_t pass_ns)
 	uint64_t n = steps / STEPS_PER_PASS;
 
 	n = n < most ? n : most;
+	if (s->cfg->train.self_check == CT_CFG_SELF_CHECK_ON)
+		n = MAX_RECORDED;
 	c->n_passes = n < 1 ? 1 : n > MAX_RECORDED ? MAX_RECORDED : (int)n;
 	return ct_session_broadcast(c->s, &c->n_passes, sizeof(c->n_passes));
 }
@@ -228,16 +246,19 @@ static enum ct_status run_posted(struct check *c, int64_t *pass_ns)
 		const int64_t t0 = ct_now_ns(); /* the first pass connects the ranks, so the last one counts */
 
 		CT_TRY(post_pass(c));
-		CT_TRY(compare_buckets(c, c->pass + 1 == POSTED));
+		CT_TRY(compare_buckets(c, false));
 		*pass_ns = ct_now_ns() - t0;
 	}
-	return CT_OK;
+	c->pass = POSTED - 1;
+	return compare_buckets(c, true);
 }
 
 static enum ct_status prepare(struct check *c)
 {
-	for (size_t i = 0; i < PART; i++)
-		c->host[i] = (float)value_at(c, i, c->rank);
+	for (size_t i = 0; i < PART; i++) {
+		c->host[i] = value_at(c, i, c->rank);
+		c->sums[i] = sum_at(c, i);
+	}
 	CT_TRY(ct_device_copy(c->s->device, c->source, c->host, PART * sizeof(float), c->stream));
 	return ct_stream_sync(c->stream, CT_FOREVER);
 }
@@ -278,17 +299,20 @@ static enum ct_status run(struct check *c)
 	return CT_OK;
 }
 
-/* Returns how many different values have exact sums; 0: none. */
-static int count_values(const struct ct_session_grad *g, int world)
+/* Chooses the ranks that have values, so that all sums are exact. */
+static int choose_stride(const struct ct_session_grad *g, int world)
 {
-	uint32_t n = N_VALUES;
+	uint32_t exact = exact_integers(CT_F32);
+	int stride = 1;
 
 	for (int b = 0; b < g->n_buckets; b++) {
-		const uint32_t most = exact_integers(g->buckets[b].dtype) / (uint32_t)world;
+		const uint32_t one = exact_integers(g->buckets[b].dtype);
 
-		n = most < n ? most : n;
+		exact = one < exact ? one : exact;
 	}
-	return (int)n;
+	while ((uint32_t)((world - 1) / stride + 1) * N_VALUES > exact)
+		stride++;
+	return stride;
 }
 
 enum ct_status ct_self_check(struct ct_session *s)
@@ -299,10 +323,12 @@ enum ct_status ct_self_check(struct ct_session *s)
 		return CT_OK;
 	c.world = ct_comm_size(s->group);
 	c.rank = ct_comm_rank(s->group);
-	c.n_values = count_values(&s->grad, c.world);
-	if (c.world == 1 || c.n_values == 0)
+	if (c.world == 1)
 		return CT_OK;
-	enum ct_status st = ct_device_mem_alloc(s->device, PART * sizeof(float), false, &c.source);
+	c.stride = choose_stride(&s->grad, c.world);
+	enum ct_status st = (c.sums = CT_NEW_ARRAY(float, PART)) ? CT_OK : CT_NOMEM;
+	if (st == CT_OK)
+		st = ct_device_mem_alloc(s->device, PART * sizeof(float), false, &c.source);
 	if (st == CT_OK)
 		st = ct_device_host_alloc(s->device, PART * sizeof(float), (void **)&c.host);
 	if (st == CT_OK)
@@ -311,5 +337,6 @@ enum ct_status ct_self_check(struct ct_session *s)
 		ct_session_drain(s); /* posted work may use the memory */
 	ct_device_host_free(s->device, c.host);
 	ct_device_mem_free(s->device, c.source);
+	ct_free(c.sums);
 	return st;
 }
