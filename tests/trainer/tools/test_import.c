@@ -46,13 +46,15 @@ static const struct {
 	 "model.name=resnet50 dist.backend=nccl data.dir=/data/imagenet batch.global=512",
 	 "256 on each of 2 nodes"},
 	{"51 evaluation", "python main.py -a resnet18 --gpu 0 -e --resume model.pth.tar -j 8 /data/imagenet",
-	 "ctrain eval configs/imagenet_folders.yaml --checkpoint model.pth.tar --procs 1 --devices 0 model.name=resnet18 "
+	 "ctrain eval configs/imagenet_folders.yaml --checkpoint model.safetensors --procs 1 --devices 0 model.name=resnet18 "
 	 "data.dir=/data/imagenet data.workers=8",
-	 "# ctrain reads .safetensors files"},
+	 "# ctrain reads .safetensors files: convert model.pth.tar once"},
 	{"51 default batch",
 	 "python main.py --multiprocessing-distributed --world-size 2 --rank 0 --dist-url tcp://a:1 DIR",
 	 "ctrain configs/imagenet_folders.yaml --nodes 2 --node-rank 0 --master-addr a --master-port 1 data.dir=DIR batch.global=512",
 	 "256 on each of 2 nodes"},
+	{"51 other script", "torchrun --nproc_per_node 4 cifar.py --arch resnet20",
+	 "ctrain configs/resnet18_cifar10.yaml --procs 4 model.name=resnet20", NULL},
 	{"51 resumed", "python main.py --resume checkpoint.pth.tar DIR",
 	 "ctrain configs/imagenet_folders.yaml data.dir=DIR", "# --resume: ctrain continues"},
 	{"51 GPU on the CPU", "python main.py --gpu 3 --no-accel --dummy DIR",

@@ -129,6 +129,16 @@ static bool contains(const char *name, const char *part)
 	return false;
 }
 
+/* Returns the config for a script of the tutorials, or NULL. name may be NULL. */
+static const char *config_of(const char *name)
+{
+	for (size_t i = 0; name && i < CT_ARRAY_LEN(scripts); i++) {
+		if (contains(name, scripts[i].part) && !contains(name, "imagenet"))
+			return scripts[i].config;
+	}
+	return NULL;
+}
+
 /* An option that has the name of a key or of its last part, or a name that other programs use for a key. */
 static bool set_by_name(struct ct_import *im, const struct ct_option_word *o)
 {
@@ -178,17 +188,18 @@ void ct__import_script(struct ct_import *im)
 			 !ct__import_apply(im, &ct__torchrun_rules, &o) && !set_by_name(im, &o))
 			ct__import_unknown(im, &o);
 	}
-	/* The MNIST example of PyTorch is also called main.py. */
+	/* The MNIST example of PyTorch is also called main.py. Scripts with a config of their own may have the same
+	 * options. */
 	im->mnist = im->imagenet && ct__import_get(im, "schedule.gamma");
-	im->imagenet = im->imagenet && !im->mnist;
+	im->imagenet = im->imagenet && !im->mnist && !config_of(im->script);
 }
 
 const char *ct__import_config(struct ct_import *im)
 {
-	for (size_t i = 0; im->script && i < CT_ARRAY_LEN(scripts); i++) {
-		if (contains(im->script, scripts[i].part) && !contains(im->script, "imagenet"))
-			return scripts[i].config;
-	}
+	const char *config = config_of(im->script);
+
+	if (config)
+		return config;
 	if (im->imagenet)
 		return "configs/imagenet_folders.yaml";
 	if (im->mnist)

@@ -116,12 +116,15 @@ static void settle_resume(struct ct_import *im)
 	const char *path = ct__import_get(im, "?resume");
 
 	if (path && ct__import_get(im, "?eval")) {
-		ct__import_set(im, "?checkpoint", path);
-		if (!ct_ends_with(path, ".safetensors"))
+		const bool readable = ct_ends_with(path, ".safetensors");
+
+		ct__import_set(im, "?checkpoint", readable ? path : "model.safetensors");
+		if (!readable)
 			ct__import_note(im,
-					"ctrain reads .safetensors files: convert the checkpoint once in Python with "
+					"ctrain reads .safetensors files: convert %s once in Python with "
 					"safetensors.torch.save_file({k.removeprefix(\"module.\"): v for k, v in "
-					"torch.load(FILE)[\"state_dict\"].items()}, \"model.safetensors\")");
+					"torch.load(FILE)[\"state_dict\"].items()}, \"model.safetensors\")",
+					path);
 	} else if (path) {
 		ct__import_note(im,
 				"--resume: ctrain continues from the newest checkpoint of the run directory by itself; "
