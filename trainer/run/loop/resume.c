@@ -268,34 +268,38 @@ enum ct_status ct_resume(struct ct_session *s)
 	return st;
 }
 
-/* Copies the precision of the expected checkpoint, or "" if there is none; ct_resume reports what is wrong with it. */
-static enum ct_status stored_precision(const struct ct_config *c, char *out, size_t size)
+/* Copies the precision of a checkpoint, or "" if there is none; ct_resume reports what is wrong with it. */
+static enum ct_status stored_precision(const char *run_dir, const char *what, char *out, size_t size)
+{
+	struct ct_ckpt_state state = {0};
+	char *path = NULL;
+	enum ct_status st = ct_checkpoint_resolve(run_dir, what, &path);
+
+	if (st == CT_OK)
+		st = ct_ckpt_state_read(path, &state);
+	if (st < 0 || !ct_ckpt_config_value(&state, "precision", out, size))
+		out[0] = '\0';
+	if (st != CT_NOMEM)
+		ct_error_clear();
+	ct_ckpt_state_release(&state);
+	ct_free(path);
+	return st == CT_NOMEM ? st : CT_OK;
+}
+
+enum ct_status ct_resume_settle(struct ct_config *c, bool restarted)
 {
 	const char *how = c->train.resume;
 	const bool own = strcmp(how, "auto") == 0 || strcmp(how, "must") == 0;
-	char *run_dir, *path = NULL;
-	struct ct_ckpt_state state = {0};
-
-	out[0] = '\0';
-	if (strcmp(how, "never") == 0)
-		return CT_OK;
-	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(c));
-	if (ct_checkpoint_resolve(run_dir, own ? "last" : how, &path) == CT_OK &&
-	    ct_ckpt_state_read(path, &state) == CT_OK && !ct_ckpt_config_value(&state, "precision", out, size))
-		out[0] = '\0';
-	ct_error_clear();
-	ct_ckpt_state_release(&state);
-	ct_free(path);
-	ct_free(run_dir);
-	return CT_OK;
-}
-
-enum ct_status ct_resume_settle(struct ct_config *c)
-{
-	char stored[16];
+	char *run_dir, stored[16] = "";
+	enum ct_status st = CT_OK;
 
 	if (c->precision != CT_PRECISION_AUTO)
 		return CT_OK;
-	CT_TRY(stored_precision(c, stored, sizeof(stored)));
-	return ct_plan_settle_precision(c, stored[0] ? stored : NULL);
+	CT_TRY_ALLOC(run_dir = ct_plan_run_dir(c));
+	if (own || restarted)
+		st = stored_precision(run_dir, "last", stored, sizeof(stored));
+	if (st == CT_OK && !stored[0] && !own && strcmp(how, "never") != 0)
+		st = stored_precision(run_dir, how, stored, sizeof(stored));
+	ct_free(run_dir);
+	return st == CT_OK ? ct_plan_settle_precision(c, stored[0] ? stored : NULL) : st;
 }

@@ -17,7 +17,8 @@
  * the parameters, buffers, optimizer state and position of rank 0. */
 enum ct_status ct_resume(struct ct_session *s) CT_MUST_CHECK;
 /* Replaces `precision: auto` by the precision of the checkpoint from which the run will continue, or, if there is none,
- * by the choice for this machine. Every rank calls it before it joins the others, which then compare their configs. */
-enum ct_status ct_resume_settle(struct ct_config *c) CT_MUST_CHECK;
+ * by the choice for this machine. Every rank calls it before it joins the others, which then compare their configs.
+ * restarted: this is not the first start of the job, which may continue from what it has saved. */
+enum ct_status ct_resume_settle(struct ct_config *c, bool restarted) CT_MUST_CHECK;
 
 #endif

@@ -12,6 +12,7 @@
 #include "trainer/plan/net_plans.h"
 #include "trainer/plan/precision.h"
 #include "trainer/plan/run_plan.h"
+#include "trainer/run/loop/resume.h"
 #include "trainer/run/pipeline/pass_schedule.h"
 #include "trainer/tools/cli/print.h"
 #include "trainer/tools/commands/commands.h"
@@ -390,7 +391,7 @@ enum ct_status ct_cmd_plan(const struct ct_cli *cli)
 	if (st == CT_OK && !o->no_measure)
 		st = ct_assume_load(&assumed, cli->args[0], cli->sets, cli->n_sets, &measure);
 	if (st == CT_OK)
-		st = ct_plan_settle_precision(c, NULL);
+		st = ct_resume_settle(c, false);
 	if (st == CT_OK)
 		st = plan(cli, &assumed, c, measure, &p);
 	ct_planned_release(&p);

@@ -89,7 +89,7 @@ static enum ct_status train_or_launch(const struct ct_cli *cli, struct ct_config
 	char *run_dir = NULL;
 
 	CT_TRY(ct__identity(cli, cfg, &id));
-	CT_TRY(ct_resume_settle(cfg));
+	CT_TRY(ct_resume_settle(cfg, id.restart > 0));
 	if (id.by != CT_LAUNCHER_NONE) {
 		warn_of_restarts(cfg, &id);
 		return ct_worker_run(cfg, &id, ct_report_write_run);
