@@ -210,6 +210,22 @@ static enum ct_status run(const ct_dataset *d, struct ct_init_facts *f, const ch
 	return CT_OK;
 }
 
+/* The run gets the name of the file, so a name that would have to be escaped everywhere is refused. */
+static enum ct_status check_name(const char *out)
+{
+	const char *name = ct_path_name(out);
+	struct ct_str shown = {0};
+
+	ct_str_add_escaped(&shown, name, strlen(name), 200);
+	enum ct_status st = ct_str_status(&shown);
+	if (st == CT_OK && strcmp(ct_str_text(&shown), name) != 0) {
+		CT_FAIL(CT_USAGE, "the name of the config to write is not plain text: \"%s\"", ct_str_text(&shown));
+		st = ct_error_hint("choose a shorter name without control characters with --out");
+	}
+	ct_str_release(&shown);
+	return st;
+}
+
 enum ct_status ct_init_run(const struct ct_init_opts *o)
 {
 	struct ct_init_facts f = {0};
@@ -219,10 +235,12 @@ enum ct_status ct_init_run(const struct ct_init_opts *o)
 
 	CT_TRY(ct_layout_find(o->dir, o->labels, &f.layout));
 	CT_TRY_ALLOC(out = o->out ? ct_strdup(o->out) : default_out(o->dir));
-	if (ct_file_exists(out) && !o->force) {
+	st = check_name(out);
+	if (st == CT_OK && ct_file_exists(out) && !o->force) {
 		CT_FAIL(CT_USAGE, "%s exists", out);
 		st = ct_error_hint("--out writes another file, and --force replaces this one");
-	} else
+	}
+	if (st == CT_OK)
 		st = ct_layout_open(&f.layout, true, &d);
 	if (st == CT_OK)
 		st = run(d, &f, out);
