@@ -96,8 +96,9 @@ static enum ct_status take(const ct_run_lock *l, int64_t deadline, bool *taken)
 		return CT_OK;
 	if (l->must || ct_error_reason() != CT_REASON_NO_LOCKS)
 		return ct_error_wrap("cannot lock %s", l->path);
-	CT_WARN("cannot lock %s: %s; do not start a second run in the same directory, because ctrain would not notice it",
-		l->path, ct_error_message());
+	CT_WARN("cannot lock %s: %s; do not start a second run in the same directory, because ctrain would not notice it; "
+		"hint: %s",
+		l->path, ct_error_message(), ct_error_hint_text());
 	ct_error_clear();
 	*taken = true;
 	return CT_OK;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "tests/trainer/tmpdir.h"
 #include "trainer/job/run_dir.h"
 #include "trainer/run/checkpoint/checkpoint.h"
@@ -326,8 +327,10 @@ static void test_lock_that_is_a_link(void **state)
  * were still in use. */
 static void test_file_system_without_locks(void **state)
 {
-	const char *run = in_tmpdir("unlocked");
+	const char *run = in_tmpdir("unlocked"), *log = in_tmpdir("unlocked.log");
 	ct_run_lock *one = NULL, *two = NULL;
+	char *text;
+	size_t len;
 
 	(void)state;
 	assert_ok(ct_run_dir_prepare(run, "auto"));
@@ -341,7 +344,13 @@ static void test_file_system_without_locks(void **state)
 	assert_int_equal(ct_run_dir_lock(run, &one), CT_IO);
 	assert_int_equal(ct_error_reason(), CT_REASON_NO_LOCKS);
 	assert_non_null(strstr(ct_error_message(), "unlocked/lock"));
+	assert_ok(ct_log_open_file(log));
 	assert_ok(ct_run_dir_try_lock(run, &one));
+	ct_log_close();
+	assert_ok(ct_file_read(log, 1 << 20, &text, &len));
+	assert_non_null(strstr(text, "do not start a second run"));
+	assert_non_null(strstr(text, "hint: mount it with locks"));
+	ct_free(text);
 	assert_ok(ct_run_lock_check(one));
 	add_checkpoint(run);
 	assert_int_equal(ct_run_dir_prepare(run, "never"), CT_IO);
