@@ -4,12 +4,16 @@ import json
 import os
 import signal
 
-from harness import OK, USAGE, Case, main
+from harness import NUMERIC, OK, USAGE, Case, main
 
 
 class Runs(Case):
     def test_runs(self):
         """The parts share the runs."""
+        self.train("log.every=10", "optim.lr=1000", run="runs/nan", expect=NUMERIC)
+        self.assertTrue(os.path.exists(self.path("runs", "nan", "nan.json")))
+        if "onednn" in self.run_ctrain("info").out.split("ref")[0]:
+            self.assertTrue(os.path.exists(self.path("runs", "nan", "plan.txt")))
         for name, sets in (("a", ()), ("same", ()), ("group/fast", ("optim.lr=0.1", "train.epochs=3"))):
             self.train("log.every=10", *sets, run=f"runs/{name}")
         self.train("model.weights=none.safetensors", run="runs/bad", expect=3)
@@ -40,7 +44,7 @@ class Runs(Case):
         self.assertNotIn("notes", out)
         self.assertNotIn("\x1b", out)
         self.assertIn("\x1b[32mdone\x1b[0m", self.runs(env={"FORCE_COLOR": "1"}).out)
-        self.assertEqual(self.names(), ["a", "bad", "group/fast", "same"])
+        self.assertEqual(self.names(), ["a", "bad", "group/fast", "nan", "same"])
         self.assertEqual(self.names("--filter", "state=done,lr<0.1", "--sort", "-name"), ["same", "a"])
         self.assertEqual(self.names("--sort", "started")[0], "group/fast")
         r = self.runs("--filter", "nonsense", expect=USAGE)
@@ -83,13 +87,14 @@ class Runs(Case):
         r = self.runs("clean", expect=USAGE)
         self.assert_says(r, "nothing was removed", "--yes")
         r = self.runs("clean", "--dry-run")
-        self.assertIn("runs/bad: failed before its first checkpoint", r.out)
+        for name in ("bad", "nan"):
+            self.assertIn(f"runs/{name}: failed before its first checkpoint", r.out)
         self.assertIn("runs/a/checkpoints/step-000000000021: neither the last nor the best", r.out)
         self.assertNotIn("busy", r.out)
         self.assertEqual(self.names(), before)
         r = self.runs("clean", "--yes")
         self.assertRegex(r.out, r"(?m)^removed \d items")
-        self.assertEqual(self.names(), [n for n in before if n not in ("bad", "live" if "runs/live:" in r.out else "")])
+        self.assertEqual(self.names(), [n for n in before if n not in ("bad", "nan", "live" if "runs/live:" in r.out else "")])
         self.assertTrue(os.path.exists(self.path("runs", "notes", "readme.txt")))
         self.assert_checkpoints_whole("runs/group/fast")
         self.assertEqual(self.train("log.every=10", "optim.lr=0.1", "train.epochs=3", run="runs/group/fast").code, OK)

@@ -335,6 +335,8 @@ static void test_clean(void **state)
 	write_old(in_tmpdir("runs/relost/eval/classes.csv"), "");
 	write_old(in_tmpdir("runs/relost/eval/confusion.png"), "");
 	write_old(in_tmpdir("runs/relost/report.html"), "");
+	write_old(in_tmpdir("runs/relost/.shared-0123456789abcdef"), "");
+	write_old(in_tmpdir("runs/relost/log/.probe"), "");
 	assert_int_equal(symlink("step-000000000002", in_tmpdir("runs/done/checkpoints/best")), 0);
 	assert_int_equal(symlink("step-000000000004", in_tmpdir("runs/done/checkpoints/last")), 0);
 	write_old(in_tmpdir("runs/done/checkpoints/step-000000000003/notes.txt"), "mine");

@@ -29,6 +29,8 @@
 
 /* What ctrain writes to a run directory. Names are patterns; a directory ends with '/'. */
 static const char *const run_names[] = {"config.yaml",
+					"plan.txt",
+					"nan.json",
 					"metrics.jsonl",
 					"metrics.jsonl.tmp",
 					"classes.txt",
@@ -36,6 +38,9 @@ static const char *const run_names[] = {"config.yaml",
 					"lock.tmp",
 					"token",
 					"leader",
+					".shared-*", /* the check that all nodes have the same directory */
+					".doctor-*", /* `ctrain doctor` */
+					".probe",
 					"report.html",
 					"results.csv",
 					"results.png",
@@ -46,9 +51,9 @@ static const char *const run_names[] = {"config.yaml",
 					NULL};
 static const char *const eval_names[] = {"predictions.csv", "classes.csv",     "confusion.csv",
 					 "confusion.png",   "evaluation.json", NULL};
-static const char *const log_names[] = {
-	"rank-*.log", "launcher.log", "postmortem.txt", "postmortem.json", "flight-*.json", "stacks-*.txt", NULL};
-static const char *const checkpoints_names[] = {"last", "best", "step-*/", ".tmp-*/", NULL};
+static const char *const log_names[] = {"rank-*.log",    "launcher.log", "postmortem.txt", "postmortem.json",
+					"flight-*.json", "stacks-*.txt", ".probe",         NULL};
+static const char *const checkpoints_names[] = {"last", "best", "step-*/", ".tmp-*/", ".probe", NULL};
 static const char *const checkpoint_names[] = {"model.safetensors", "optim.safetensors", "state.json", NULL};
 static const char *const tb_names[] = {"events.out.tfevents.*", NULL};
 
