@@ -1,4 +1,5 @@
 /* The list of runs: their states, conditions, order, differences, and what may be removed. */
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <sys/file.h>
@@ -271,6 +272,16 @@ static void test_clean_unknown_host(void **state)
 	ct_free(dir);
 }
 
+static int unlink_err; /* the error of the program's calls of unlink, which the linker sends here; 0: none */
+int __real_unlink(const char *path);
+int __wrap_unlink(const char *path);
+
+int __wrap_unlink(const char *path)
+{
+	errno = unlink_err;
+	return unlink_err ? -1 : __real_unlink(path);
+}
+
 /* Temporary files that killed processes have left in runs that have ended. */
 static void test_clean_leftovers(void **state)
 {
@@ -303,6 +314,17 @@ static void test_clean_leftovers(void **state)
 	find(&l, "name!=relost", "name", "broken deep/er/stopped done failed");
 	expect_plan(&l, &p, "report.html.tmp-17-1a postmortem.txt.tmp-20-4d classes.csv.tmp-22-5e failed");
 	for (size_t i = 0; i < 3; i++) {
+		const struct timespec old[2] = {{.tv_sec = 5000}, {.tv_sec = 5000}};
+
+		/* A process has written to it since. */
+		assert_int_equal(utimensat(AT_FDCWD, p.items[i].path, NULL, 0), 0);
+		assert_ok(ct_clean_remove(&p.items[i], &removed));
+		assert_false(removed);
+		assert_int_equal(utimensat(AT_FDCWD, p.items[i].path, old, 0), 0);
+		unlink_err = EROFS;
+		assert_fails(ct_clean_remove(&p.items[i], &removed), CT_IO, p.items[i].path);
+		assert_false(removed);
+		unlink_err = 0;
 		assert_ok(ct_clean_remove(&p.items[i], &removed));
 		assert_true(removed);
 		assert_false(ct_file_exists(p.items[i].path));

@@ -150,6 +150,13 @@ static enum ct_status add(struct ct_clean_plan *p, const struct ct_run_info *r, 
 	return append(p, item);
 }
 
+/* Returns true for a temporary file that is so old that its process has ended. */
+static bool is_leftover(const char *path, struct stat *sb)
+{
+	return lstat(path, sb) == 0 && !S_ISDIR(sb->st_mode) &&
+	       ct_wall_seconds() - (double)sb->st_mtime > CT_FILE_LEFTOVER_S;
+}
+
 /* Adds the temporary files that killed processes have left in a directory. */
 static enum ct_status add_leftovers(struct ct_clean_plan *p, const struct ct_run_info *r, const char *dir,
 				    const char *const *patterns)
@@ -165,8 +172,7 @@ static enum ct_status add_leftovers(struct ct_clean_plan *p, const struct ct_run
 		if (!ct_file_temp_suffix(names[i]) || !match(patterns, names[i], false))
 			continue;
 		item.path = ct_path_join(dir, names[i]);
-		if (item.path && (lstat(item.path, &sb) != 0 || S_ISDIR(sb.st_mode) ||
-				  ct_wall_seconds() - (double)sb.st_mtime <= CT_FILE_LEFTOVER_S)) {
+		if (item.path && !is_leftover(item.path, &sb)) {
 			ct_free(item.path);
 			continue;
 		}
@@ -273,6 +279,16 @@ static bool has_changed(const struct ct_clean_item *item, bool complete)
 	return complete ? ct_checkpoint_count(item->path) > 0 : !is_old(item->run->dir, ct_path_name(item->path));
 }
 
+static enum ct_status remove_leftover(const char *path, bool *removed)
+{
+	struct stat sb;
+
+	if (!is_leftover(path, &sb))
+		return CT_OK;
+	*removed = unlink(path) == 0;
+	return *removed || errno == ENOENT ? CT_OK : CT_FAIL(CT_IO, "cannot remove %s: %s", path, strerror(errno));
+}
+
 enum ct_status ct_clean_remove(const struct ct_clean_item *item, bool *removed)
 {
 	const bool complete = strcmp(item->path, item->run->dir) == 0;
@@ -287,7 +303,7 @@ enum ct_status ct_clean_remove(const struct ct_clean_item *item, bool *removed)
 	}
 	enum ct_status st = CT_OK;
 	if (item->leftover) {
-		*removed = unlink(item->path) == 0;
+		st = remove_leftover(item->path, removed);
 		goto out;
 	}
 	if (!has_changed(item, complete))
