@@ -230,6 +230,27 @@ static char *companion(const char *path, const char *ending)
 	return ct_strfmt("%.*s%s", (int)(strlen(path) - strlen(".tar")), path, ending);
 }
 
+/* The shard gets its name last, so without it, neither an old nor an incomplete file is ever read. The file can
+ * therefore be written directly. ct_file_replace would read the complete directory for each shard. */
+static enum ct_status write_companion(const char *path, const struct ct_str *text)
+{
+	enum ct_status st;
+	int fd;
+
+	(void)unlink(path);
+	CT_TRY(ct_file_open(path, CT_FILE_NEW, &fd));
+	st = ct_fd_write_all(fd, text->s, text->len, path);
+	if (st == CT_OK)
+		st = ct_fd_sync(fd, path);
+	if (st == CT_OK)
+		st = ct_fd_close(fd, path);
+	else
+		close(fd);
+	if (st < 0)
+		(void)unlink(path);
+	return st;
+}
+
 static enum ct_status write_companions(pack_worker *w, const char *path)
 {
 	char *idx = companion(path, ".idx"), *left = companion(path, ".left-out.tsv");
@@ -245,9 +266,9 @@ static enum ct_status write_companions(pack_worker *w, const char *path)
 	if (st == CT_OK)
 		st = ct_str_status(&w->left_out);
 	if (st == CT_OK)
-		st = ct_file_replace(idx, text.s, text.len);
+		st = write_companion(idx, &text);
 	if (st == CT_OK && w->left_out.len > 0)
-		st = ct_file_replace(left, w->left_out.s, w->left_out.len);
+		st = write_companion(left, &w->left_out);
 	else if (st == CT_OK)
 		(void)unlink(left); /* left by an earlier shard of this name */
 	ct_str_release(&text);
@@ -264,11 +285,13 @@ static enum ct_status finish(pack_worker *w, ct_tar_writer *tar, const char *par
 
 	CT_TRY(ct_tar_writer_finish(tar, &bytes));
 	CT_TRY(write_companions(w, path));
-	ct_failpoint("pack.rename");
-	if (rename(part, path) != 0)
-		return CT_FAIL(CT_IO, "cannot rename %s to %s: %s", part, path, strerror(errno));
 	CT_TRY_ALLOC(dir = ct_path_dir(path));
 	st = ct_dir_sync(dir);
+	ct_failpoint("pack.rename");
+	if (st == CT_OK && rename(part, path) != 0)
+		st = CT_FAIL(CT_IO, "cannot rename %s to %s: %s", part, path, strerror(errno));
+	if (st == CT_OK)
+		st = ct_dir_sync(dir);
 	ct_free(dir);
 	return st;
 }

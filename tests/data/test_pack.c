@@ -2,6 +2,7 @@
  * number of threads, and even if packing was interrupted and restarted. Invalid input must be rejected. */
 #include "tests/data/jpeg_make.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -187,6 +188,40 @@ static bool has_line(const char *dir, const char *name, const char *part)
 
 	bytes_release(&b);
 	return found;
+}
+
+static int n_opendir; /* the program's calls of opendir, which the linker sends here */
+DIR *__real_opendir(const char *path);
+DIR *__wrap_opendir(const char *path);
+
+DIR *__wrap_opendir(const char *path)
+{
+	n_opendir++;
+	return __real_opendir(path);
+}
+
+/* A directory of many shards is not read for each of them. */
+static void test_reads_of_directories(void **state)
+{
+	static const struct ct_pack_opts opts[] = {{.shard_samples = 21, .threads = 1},
+						   {.shard_samples = 1, .threads = 1}};
+	static const char *const outs[] = {"few/t-%d.tar", "many/t-%d.tar"};
+	char *dir = temp_dir(), *src = make_source(dir);
+	struct ct_pack_report r;
+	int n[2];
+
+	(void)state;
+	pack_write_text(src, "class a/broken.jpg", "no image"); /* its shard has a list of such files */
+	for (int i = 0; i < 2; i++) {
+		n_opendir = 0;
+		pack_ok(dir, src, outs[i], opts[i], &r);
+		n[i] = n_opendir;
+		assert_int_equal(r.n_shards, i == 0 ? 2 : 22);
+		ct_pack_report_release(&r);
+	}
+	assert_int_equal(n[0], n[1]);
+	ct_free(src);
+	temp_dir_remove(dir);
 }
 
 static void test_keys(void **state)
@@ -389,10 +424,15 @@ static void test_what_cannot_be(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same_samples),   cmocka_unit_test(test_bytes_do_not_depend_on_threads),
-		cmocka_unit_test(test_going_on),       cmocka_unit_test(test_lock),
-		cmocka_unit_test(test_keys),           cmocka_unit_test(test_left_out),
-		cmocka_unit_test(test_val_maps),       cmocka_unit_test(test_class_lists),
+		cmocka_unit_test(test_same_samples),
+		cmocka_unit_test(test_bytes_do_not_depend_on_threads),
+		cmocka_unit_test(test_going_on),
+		cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_reads_of_directories),
+		cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_val_maps),
+		cmocka_unit_test(test_class_lists),
 		cmocka_unit_test(test_what_cannot_be),
 	};
 
