@@ -206,9 +206,9 @@ class Rendezvous(Meeting):
                 self.assert_last_says(r, "--procs requests 3 ranks on this host, but according to the environment there are 2", "hint:")
 
     def test_env_url_without_environment(self):
-        for env, word in (({}, "MASTER_ADDR"), ({"MASTER_ADDR": "127.0.0.1"}, "MASTER_PORT")):
+        for env, words in (({}, "MASTER_ADDR and MASTER_PORT are"), ({"MASTER_ADDR": "127.0.0.1"}, "MASTER_PORT is"), ({"MASTER_PORT": "1"}, "MASTER_ADDR is")):
             r = self.train("--init", "env://", env=env, expect=USAGE)
-            self.assert_last_says(r, "env://", f"{word} is not set", "hint:")
+            self.assert_last_says(r, "env://", f"{words} not set", "hint:")
             self.assertNotIn("rank ", r.err)
 
 
