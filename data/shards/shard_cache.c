@@ -222,7 +222,12 @@ static enum ct_status write_file(const char *path, const uint8_t *data, size_t n
 			goto done;
 		(void)unlink(temp);
 	}
-	CT_TRY_GOTO(ct_file_open(temp, CT_FILE_NEW, &fd), st, done);
+	fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (fd < 0) {
+		if (errno != EEXIST) /* another process has just created it */
+			st = CT_FAIL(CT_IO, "cannot create %s: %s", temp, strerror(errno));
+		goto done;
+	}
 	st = ct_fd_write_all(fd, data, n, temp);
 	if (st < 0)
 		close(fd);
