@@ -74,8 +74,9 @@ struct fake_memory {
 	char *base;                 /* reserved address range; NULL: not used yet */
 	size_t total, used, extent; /* extent: length of the part that has been in use so far */
 	struct fake_block *blocks;  /* sorted by address */
-	/* Memory is taken in a circle, so that freed memory stays unused as long as possible, and large freed blocks
-	 * are returned to the system. Otherwise, the first gap is taken. */
+	/* Memory is taken in a circle of a few MiB and of the double of what is in use, so that freed memory stays
+	 * unused for some time, and large freed blocks are returned to the system. Otherwise, the first gap is taken.
+	 */
 	bool circular;
 	char *next_fit;
 	bool open;

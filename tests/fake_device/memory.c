@@ -13,7 +13,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
-enum { PAGE = 4096, HUGE_PAGE = 2 << 20, GUARD_BYTE = 0xA5 };
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20, GUARD_BYTE = 0xA5, CIRCLE = 4 << 20 };
 
 const struct fake_block fake_memory_before;
 
@@ -101,6 +101,13 @@ static struct fake_block **find_room(struct fake_memory *m, const char *from, si
 	}
 }
 
+/* Opening and closing takes time for each page, also for pages without a block. The circle is therefore short: with it,
+ * and with the whole range in use, the comparison of engines took 19 s and 40 s of CPU time. */
+static const char *next_place(const struct fake_memory *m)
+{
+	return m->circular && (size_t)(m->next_fit - m->base) < CIRCLE + 2 * m->used ? m->next_fit : m->base;
+}
+
 static void fill_guard(char *p, size_t n)
 {
 	ASAN_UNPOISON_MEMORY_REGION(p, n);
@@ -139,7 +146,7 @@ void *fake_memory_alloc(struct fake_memory *m, size_t bytes, size_t alignment)
 	reserve(m);
 	if (bytes > m->total - m->used || room > m->total)
 		return NULL;
-	link = find_room(m, m->circular ? m->next_fit : m->base, room, &free_at);
+	link = find_room(m, next_place(m), room, &free_at);
 	if (!link)
 		link = find_room(m, m->base, room, &free_at);
 	if (!link)
