@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs README's commands in bare Debian systems, each suite after the other: quickstart, "Build by hand", Debian packages (made there, and
-# installed on another bare system), the C library from its packages (the commands of docs/EXPORT.md), all commands of README and docs/
-# (tests/e2e/doc_commands.py --list shows them), the quick tests (not in this machine's own release, in which
-# scripts/test.sh has run them), and only in trixie: quickstart as on a machine with an NVIDIA driver and no CUDA toolkit (CUDA from wheels,
+# installed on another bare system), the C library from its packages (the commands of docs/EXPORT.md), only in other releases than this
+# machine's own, in which scripts/test.sh runs: all commands of README and docs/ (tests/e2e/doc_commands.py --list shows them) and the quick
+# tests, and only in trixie: quickstart as on a machine with an NVIDIA driver and no CUDA toolkit (CUDA from wheels,
 # the module, the package, and training on the software GPU), and a build for aarch64 (the commands of docs/INSTALL.md).
-#   scripts/test_chroot.sh [--all] [SUITE ...]     default: bookworm trixie. --all: the quick tests in each suite; tests on emulated aarch64
+#   scripts/test_chroot.sh [--all] [SUITE ...]     default: bookworm trixie. --all: every part in each suite; tests on emulated aarch64
 # Each part writes a line "passed NAME", "failed NAME" or "skipped NAME: reason" to build/chroot-SUITE.txt and its output to
 # build/chroot/SUITE-NAME.log; the results of the tests are copied to build/chroot-SUITE-PART.xml (for scripts/sum_tests.py).
 # A system is unpacked into build/chroot/SUITE.root for one run. Kept for the next run, in build/chroot: SUITE.tar (the base system,
@@ -336,7 +336,8 @@ run_aarch64() { # SUITE
 	rm -rf --one-file-system "$root"
 }
 
-has_quick() { # SUITE
+# Not this machine's own release, or --all: the suite runs what depends least on the release, too.
+is_foreign() { # SUITE
 	[ $all = 1 ] || [ "$1" != "$own" ]
 }
 
@@ -362,11 +363,13 @@ run_suite() { # SUITE
 		run_image "$1" "$root" &
 		local image_root=$!
 	fi
-	part "$1" "$root" docs 'cp -r ../first/runs ../first/datasets . && bash ../doc_commands.sh'
+	if is_foreign "$1"; then
+		part "$1" "$root" docs 'cp -r ../first/runs ../first/datasets . && bash ../doc_commands.sh'
+	fi
 	wait $bare ${image_root:+$image_root}
 	rm -rf --one-file-system "$root/work/ctrain"
 	mv "$root/work/first" "$root/work/ctrain"
-	if has_quick "$1"; then
+	if is_foreign "$1"; then
 		part "$1" "$root" quick 'scripts/test.sh --quick'
 		cp "$root/work/ctrain/build/release.xml" "$work-$1-quick.xml" 2>/dev/null || true
 	fi
@@ -398,8 +401,8 @@ for suite in "${suites[@]}"; do
 		esac
 	fi
 	if [ -n "$reason" ]; then
-		printf 'skipped %s: '"$reason"'\n' quickstart by-hand package deb c-library docs >"$work-$suite.txt"
-		! has_quick "$suite" || echo "skipped quick: $reason" >>"$work-$suite.txt"
+		printf 'skipped %s: '"$reason"'\n' quickstart by-hand package deb c-library >"$work-$suite.txt"
+		! is_foreign "$suite" || printf 'skipped %s: '"$reason"'\n' docs quick >>"$work-$suite.txt"
 		[ "$suite" != trixie ] || printf 'skipped %s: '"$reason"'\n' cuda cross >>"$work-$suite.txt"
 		continue
 	fi
