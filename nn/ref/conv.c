@@ -57,27 +57,33 @@ void ct__ref_linear_backward(int n, int features, int k, const float *x, const f
 	}
 }
 
-/* One kernel tap (r,s): output rows oh0..oh1-1 and columns ow0..ow1-1 read input row oh*stride_h + dh and column
- * ow*stride_w + dw, which are inside the image. For this tap, all other outputs read padding. */
-struct tap {
-	int dh, dw, oh0, oh1, ow0, ow1;
+/* The outputs begin..end-1 of one dimension read inside the image at one offset of the kernel: output o reads input
+ * o*stride + offset. All other outputs read padding there. */
+struct span {
+	int offset, begin, end;
 };
 
-static void inside(int in, int out, int stride, int offset, int *begin, int *end)
+static struct span span_of(int in, int out, int stride, int offset)
 {
-	*begin = offset < 0 ? (-offset + stride - 1) / stride : 0;
-	*end = offset < in ? (in - 1 - offset) / stride + 1 : 0;
-	*end = *end < out ? *end : out;
+	struct span s = {offset, offset < 0 ? -offset : 0, offset < in ? in - offset : 0};
+
+	if (stride > 1) {
+		s.begin = (s.begin + stride - 1) / stride;
+		s.end = (s.end + stride - 1) / stride;
+	}
+	s.end = s.end < out ? s.end : out;
+	return s;
 }
 
-static struct tap tap_at(const struct ct_node *node, struct ct_shape in, int r, int s)
+/* One kernel tap (r,s). */
+static struct span rows_of(const struct ct_node *node, struct ct_shape in, int r)
 {
-	const struct ct_window *w = &node->win;
-	struct tap t = {.dh = r * w->dilation_h - w->pad_h, .dw = s * w->dilation_w - w->pad_w};
+	return span_of(in.h, node->shape.h, node->win.stride_h, r * node->win.dilation_h - node->win.pad_h);
+}
 
-	inside(in.h, node->shape.h, w->stride_h, t.dh, &t.oh0, &t.oh1);
-	inside(in.w, node->shape.w, w->stride_w, t.dw, &t.ow0, &t.ow1);
-	return t;
+static struct span columns_of(const struct ct_node *node, struct ct_shape in, int s)
+{
+	return span_of(in.w, node->shape.w, node->win.stride_w, s * node->win.dilation_w - node->win.pad_w);
 }
 
 struct sizes {
@@ -95,38 +101,80 @@ static struct sizes sizes_of(const struct ct_node *node, struct ct_shape in)
 			      .out_plane = (size_t)node->shape.h * (size_t)node->shape.w};
 }
 
+/* Adds one input plane, with the weights w [R,S] of one output channel, to its output plane. */
+static void add_plane(const struct ct_node *node, struct ct_shape in, const float *x, const float *w, double *acc)
+{
+	const int sh = node->win.stride_h, sw = node->win.stride_w;
+
+	for (int r = 0; r < node->win.r; r++) {
+		const struct span rows = rows_of(node, in, r);
+
+		for (int s = 0; s < node->win.s; s++) {
+			const struct span columns = columns_of(node, in, s);
+			const double weight = (double)w[r * node->win.s + s];
+			const int width = columns.end - columns.begin;
+
+			for (int oh = rows.begin; oh < rows.end; oh++) {
+				const float *from = x + (ptrdiff_t)(oh * sh + rows.offset) * in.w + columns.begin * sw +
+						    columns.offset;
+				double *to = acc + (size_t)oh * (size_t)node->shape.w + columns.begin;
+
+				for (int i = 0; sw == 1 && i < width; i++)
+					to[i] += weight * (double)from[i];
+				for (int i = 0; sw != 1 && i < width; i++)
+					to[i] += weight * (double)from[i * sw];
+			}
+		}
+	}
+}
+
 void ct__ref_conv_forward(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *w,
 			  const float *b, float *y, double *acc)
 {
 	const struct sizes z = sizes_of(node, in);
-	const int sh = node->win.stride_h, sw = node->win.stride_w;
 
 	for (int i = 0; i < n; i++) {
 		for (int k = 0; k < node->shape.c; k++) {
+			int first = k / z.k_per_group * z.c_per_group;
+			const float *planes = x + ((size_t)i * (size_t)in.c + (size_t)first) * z.in_plane;
+			const float *weights = w + (size_t)k * (size_t)z.c_per_group * (size_t)z.taps;
+			float *out = y + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane;
+
 			for (size_t o = 0; o < z.out_plane; o++)
 				acc[o] = b ? (double)b[k] : 0;
-			for (int cg = 0; cg < z.c_per_group; cg++) {
-				int c = k / z.k_per_group * z.c_per_group + cg;
-				const float *plane = x + ((size_t)i * (size_t)in.c + (size_t)c) * z.in_plane;
-
-				for (int rs = 0; rs < z.taps; rs++) {
-					struct tap t = tap_at(node, in, rs / node->win.s, rs % node->win.s);
-					double weight = (double)
-						w[((size_t)k * (size_t)z.c_per_group + (size_t)cg) * (size_t)z.taps +
-						  (size_t)rs];
-
-					for (int oh = t.oh0; oh < t.oh1; oh++) {
-						const float *row = plane + (ptrdiff_t)(oh * sh + t.dh) * in.w;
-						double *out = acc + (size_t)oh * (size_t)node->shape.w;
-
-						for (int ow = t.ow0; ow < t.ow1; ow++)
-							out[ow] += weight * (double)row[ow * sw + t.dw];
-					}
-				}
-			}
-			float *out = y + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane;
+			for (int c = 0; c < z.c_per_group; c++)
+				add_plane(node, in, planes + (size_t)c * z.in_plane,
+					  weights + (size_t)c * (size_t)z.taps, acc);
 			for (size_t o = 0; o < z.out_plane; o++)
 				out[o] = (float)acc[o];
+		}
+	}
+}
+
+/* Adds the gradient of one output plane, with the weights w [R,S] of one input channel, to that of its input plane. */
+static void add_gradient_plane(const struct ct_node *node, struct ct_shape in, const float *dy, const float *w,
+			       double *acc)
+{
+	const int sh = node->win.stride_h, sw = node->win.stride_w;
+
+	for (int r = 0; r < node->win.r; r++) {
+		const struct span rows = rows_of(node, in, r);
+
+		for (int s = 0; s < node->win.s; s++) {
+			const struct span columns = columns_of(node, in, s);
+			const double weight = (double)w[r * node->win.s + s];
+			const int width = columns.end - columns.begin;
+
+			for (int oh = rows.begin; oh < rows.end; oh++) {
+				const float *from = dy + (size_t)oh * (size_t)node->shape.w + columns.begin;
+				double *to = acc + (ptrdiff_t)(oh * sh + rows.offset) * in.w + columns.begin * sw +
+					     columns.offset;
+
+				for (int i = 0; sw == 1 && i < width; i++)
+					to[i] += weight * (double)from[i];
+				for (int i = 0; sw != 1 && i < width; i++)
+					to[i * sw] += weight * (double)from[i];
+			}
 		}
 	}
 }
@@ -135,77 +183,88 @@ static void conv_backward_data(const struct ct_node *node, struct ct_shape in, i
 			       float *dx, double *acc)
 {
 	const struct sizes z = sizes_of(node, in);
-	const int sh = node->win.stride_h, sw = node->win.stride_w;
 
 	for (int i = 0; i < n; i++) {
 		for (int c = 0; c < in.c; c++) {
-			int g = c / z.c_per_group, cg = c % z.c_per_group;
+			int group = c / z.c_per_group;
+			float *out = dx + ((size_t)i * (size_t)in.c + (size_t)c) * z.in_plane;
 
 			memset(acc, 0, z.in_plane * sizeof(*acc));
-			for (int k = g * z.k_per_group; k < (g + 1) * z.k_per_group; k++) {
-				const float *plane = dy + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane;
+			for (int k = group * z.k_per_group; k < (group + 1) * z.k_per_group; k++) {
+				const size_t filter = (size_t)k * (size_t)z.c_per_group + (size_t)(c % z.c_per_group);
 
-				for (int rs = 0; rs < z.taps; rs++) {
-					struct tap t = tap_at(node, in, rs / node->win.s, rs % node->win.s);
-					double weight = (double)
-						w[((size_t)k * (size_t)z.c_per_group + (size_t)cg) * (size_t)z.taps +
-						  (size_t)rs];
-
-					for (int oh = t.oh0; oh < t.oh1; oh++) {
-						const float *row = plane + (size_t)oh * (size_t)node->shape.w;
-						double *out = acc + (ptrdiff_t)(oh * sh + t.dh) * in.w;
-
-						for (int ow = t.ow0; ow < t.ow1; ow++)
-							out[ow * sw + t.dw] += weight * (double)row[ow];
-					}
-				}
+				add_gradient_plane(node, in,
+						   dy + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane,
+						   w + filter * (size_t)z.taps, acc);
 			}
-			float *out = dx + ((size_t)i * (size_t)in.c + (size_t)c) * z.in_plane;
 			for (size_t o = 0; o < z.in_plane; o++)
 				out[o] += (float)acc[o];
 		}
 	}
 }
 
-/* Computes the gradient of one weight, which is a sum over all rows and over all output positions of channel k that
- * read input channel c at this tap. */
-static double weight_gradient(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *dy,
-			      int k, int c, int rs)
+enum { TOGETHER = 4 };
+
+/* Computes the gradients of one weight of the output channels k..k+TOGETHER-1, which read the same input channel c, at
+ * the tap (r,s). Each is a sum over all rows and over all output positions that read inside the image, in this order:
+ * one alone would wait for each addition. Channels from k_end on are computed as channel k_end-1. */
+static void weight_gradients(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *dy,
+			     int k, int k_end, int c, int r, int s, double sums[TOGETHER])
 {
 	const struct sizes z = sizes_of(node, in);
-	const struct tap t = tap_at(node, in, rs / node->win.s, rs % node->win.s);
-	double sum = 0;
+	const struct span rows = rows_of(node, in, r), columns = columns_of(node, in, s);
 
+	for (int j = 0; j < TOGETHER; j++)
+		sums[j] = 0;
 	for (int i = 0; i < n; i++) {
 		const float *plane = x + ((size_t)i * (size_t)in.c + (size_t)c) * z.in_plane;
-		const float *grad = dy + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane;
+		const float *grads[TOGETHER];
 
-		for (int oh = t.oh0; oh < t.oh1; oh++) {
-			const float *row = plane + (ptrdiff_t)(oh * node->win.stride_h + t.dh) * in.w;
-			const float *out = grad + (size_t)oh * (size_t)node->shape.w;
+		for (int j = 0; j < TOGETHER; j++) {
+			int channel = k + j < k_end ? k + j : k_end - 1;
 
-			for (int ow = t.ow0; ow < t.ow1; ow++)
-				sum += (double)out[ow] * (double)row[ow * node->win.stride_w + t.dw];
+			grads[j] = dy + ((size_t)i * (size_t)node->shape.c + (size_t)channel) * z.out_plane;
+		}
+		for (int oh = rows.begin; oh < rows.end; oh++) {
+			const float *row = plane + (ptrdiff_t)(oh * node->win.stride_h + rows.offset) * in.w;
+
+			for (int ow = columns.begin; ow < columns.end; ow++) {
+				double value = (double)row[ow * node->win.stride_w + columns.offset];
+
+				for (int j = 0; j < TOGETHER; j++)
+					sums[j] += (double)grads[j][oh * node->shape.w + ow] * value;
+			}
 		}
 	}
-	return sum;
+}
+
+static void conv_backward_weights(const struct ct_node *node, struct ct_shape in, int n, const float *x,
+				  const float *dy, float *dw)
+{
+	const struct sizes z = sizes_of(node, in);
+	double sums[TOGETHER];
+
+	for (int k = 0, k_end; k < node->shape.c; k = k_end < k + TOGETHER ? k_end : k + TOGETHER) {
+		k_end = (k / z.k_per_group + 1) * z.k_per_group;
+		for (int at = 0; at < z.c_per_group * z.taps; at++) {
+			int c = k / z.k_per_group * z.c_per_group + at / z.taps, rs = at % z.taps;
+
+			weight_gradients(node, in, n, x, dy, k, k_end, c, rs / node->win.s, rs % node->win.s, sums);
+			for (int j = 0; j < TOGETHER && k + j < k_end; j++)
+				dw[(size_t)(k + j) * (size_t)z.c_per_group * (size_t)z.taps + (size_t)at] =
+					(float)sums[j];
+		}
+	}
 }
 
 void ct__ref_conv_backward(const struct ct_node *node, struct ct_shape in, int n, const float *x, const float *w,
 			   const float *dy, float *dx, float *dw, float *db, double *acc)
 {
 	const struct sizes z = sizes_of(node, in);
-	size_t at = 0;
 
 	conv_backward_data(node, in, n, w, dy, dx, acc);
-	for (int k = 0; dw && k < node->shape.c; k++) {
-		for (int cg = 0; cg < z.c_per_group; cg++) {
-			int c = k / z.k_per_group * z.c_per_group + cg;
-
-			for (int rs = 0; rs < z.taps; rs++)
-				dw[at++] = (float)weight_gradient(node, in, n, x, dy, k, c, rs);
-		}
-	}
+	if (dw)
+		conv_backward_weights(node, in, n, x, dy, dw);
 	for (int k = 0; db && k < node->shape.c; k++) {
 		double sum = 0;
 
