@@ -7,9 +7,9 @@
 #   scripts/test.sh --long        stages coverage and long
 #   scripts/test.sh --stage NAME  one stage:
 #     release    warnings are errors; unit, ops, dist
-#     asan       address and undefined-behaviour sanitizers: unit, ops, dist, golden, gpu, and training on the software GPU, without the longest two
+#     asan       address and undefined-behaviour sanitizers: unit, ops, dist, golden, gpu, and training on the software GPU, without three long ones
 #     tsan       thread sanitizer: tests of base, data and dist, and the test of nn with a second thread
-#     fuzz       every fuzz target for CTRAIN_FUZZ_SECONDS (default 15; 60 in stage long)
+#     fuzz       every fuzz target for CTRAIN_FUZZ_SECONDS (default 6; 60 in stage long)
 #     e2e        release: golden, gpu, bench-smoke, end to end, cluster
 #     bookworm   README's commands in this bare Debian system
 #     trixie     README's commands and the quick tests in this bare Debian system, and a build for aarch64 there
@@ -51,8 +51,9 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:intercept_tl
 export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp}
 # Many tests wait more than they compute. The others take half a core each at worst.
 jobs=$(($(nproc) + 2))
-only_sanitized='^test_cuda_engine$' # of the gpu tests: as long with sanitizers as without, and the same comparisons
-never_sanitized='^(test_golden_resnet|e2e_cuda_configs)$' # except in stage long: they reach no line that others do not
+# Except in stage long: the same comparisons as without sanitizers, and no line that other tests do not reach with them.
+only_sanitized='^(test_cuda_engine|e2e_cuda_(nccl|ranks|faults))$'
+never_sanitized='^(test_golden_resnet|e2e_cuda|e2e_cuda_configs)$'
 state=$PWD/build/stages # what a stage leaves: NAME.log, NAME.results (files for scripts/sum_tests.py), NAME.failed, NAME.seconds
 
 say() { printf '\n== %s (%d s)\n' "$*" $SECONDS; }
@@ -134,7 +135,7 @@ stage_tsan() {
 	prefix=()
 }
 
-stage_fuzz() { run_fuzz 15; }
+stage_fuzz() { run_fuzz 6; }
 
 stage_e2e() {
 	build_release && run_ctest e2e build/release -LE '^(unit|ops|dist|long)$' -E "$only_sanitized"
