@@ -53,7 +53,8 @@ class Lazy(Case):
             for procs in (1, 2):
                 cpu = self.results(*sets, "--procs", procs, run=f"cpu-{name}-{procs}")
                 for record in ("on", "off"):
-                    for seed in SEEDS:
+                    # test_equals_cpu has more seeds of steps that are posted.
+                    for seed in SEEDS if record == "on" else SEEDS[:1]:
                         with self.subTest(sets=name, procs=procs, record=record, seed=seed):
                             got = self.results(*sets, "--procs", procs, "device=lazy", f"train.cuda_graph={record}",
                                                f"train.graph_steps={1 + seed % 3}", run=f"{record}-{name}-{procs}-{seed}", env={"CTRAIN_LAZY_SEED": str(seed)})
