@@ -32,7 +32,7 @@
 #include "trainer/job/run_dir.h"
 #include "trainer/job/signals.h"
 #include "trainer/job/slurm/job.h"
-#include "trainer/job/slurm/limit.h"
+#include "trainer/job/time_limit.h"
 #include "trainer/plan/comm_settings.h"
 #include "trainer/plan/host_binding.h"
 #include "trainer/run/loop/hooks.h"
@@ -270,7 +270,7 @@ static enum ct_status run(const struct ct_config *cfg, const struct ct_identity 
 	int signals = -1;
 	struct ct_stop_guard guard = {0};
 	ct_nccl_log *nccl_log = NULL; /* NULL: NCCL is not used, or its messages are not wanted */
-	struct ct_slurm_limit limit = {0};
+	struct ct_time_limit limit = {0};
 	struct ct_slurm_job job;
 	char *run_dir = NULL;
 	const double started = ct_wall_seconds();
@@ -292,7 +292,7 @@ static enum ct_status run(const struct ct_config *cfg, const struct ct_identity 
 	if (st == CT_OK && lock)
 		atomic_store(&guard.no_progress, has_no_progress(lock, run_dir));
 	if (st == CT_OK && id->rank == 0)
-		st = ct_slurm_limit_start(&limit, &job, cfg->launch.stop_before);
+		st = ct_time_limit_start(&limit, &job, cfg->launch.stop_before);
 	if (st == CT_OK)
 		st = enable_stacks(run_dir, id);
 	if (st == CT_OK)
@@ -303,7 +303,7 @@ static enum ct_status run(const struct ct_config *cfg, const struct ct_identity 
 	requeues = requeues && !ct_rank_page_is_fulfilled(ct_rank_page_own(), CT_REQUEST_REGROUP);
 	ct_stop_guard_end(&guard);
 	ct_nccl_log_close(nccl_log);
-	ct_slurm_limit_stop(&limit);
+	ct_time_limit_stop(&limit);
 	if (st < 0) {
 		report_failure(id, run_dir, started);
 		/* Written to the log file only, because the launcher or main prints the error. */

@@ -1,10 +1,10 @@
 /* A thread asks for the remaining time, and sleeps until the margin is reached or for ten minutes, whichever comes
  * first; thus a changed limit is noticed, and Slurm is asked once more directly before the signal. An unknown time is
  * asked for again after a minute and never stops the run. The signal goes to this process like one from Slurm, so there
- * is only one way to stop a run. The thread sleeps on a condition variable, through which ct_slurm_limit_stop wakes
+ * is only one way to stop a run. The thread sleeps on a condition variable, through which ct_time_limit_stop wakes
  * it. */
 #define CT_LOG_COMPONENT "slurm"
-#include "trainer/job/slurm/limit.h"
+#include "trainer/job/time_limit.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 #define MAX_MARGIN 120
 
 /* Returns true if the thread has to end. */
-static bool pause_for(struct ct_slurm_limit *l, int64_t seconds)
+static bool pause_for(struct ct_time_limit *l, int64_t seconds)
 {
 	int64_t until = ct_deadline_in(seconds * CT_SEC);
 
@@ -32,7 +32,7 @@ static bool pause_for(struct ct_slurm_limit *l, int64_t seconds)
 }
 
 /* Returns the number of seconds until Slurm has to be asked again, or 0 if the run has to stop now. */
-static int64_t ask(struct ct_slurm_limit *l)
+static int64_t ask(struct ct_time_limit *l)
 {
 	int64_t left;
 
@@ -56,7 +56,7 @@ static int64_t ask(struct ct_slurm_limit *l)
 
 static void *watch(void *arg)
 {
-	struct ct_slurm_limit *l = arg;
+	struct ct_time_limit *l = arg;
 	int64_t wait;
 
 	while ((wait = ask(l)) > 0) {
@@ -67,9 +67,9 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-enum ct_status ct_slurm_limit_start(struct ct_slurm_limit *l, const struct ct_slurm_job *job, int64_t margin)
+enum ct_status ct_time_limit_start(struct ct_time_limit *l, const struct ct_slurm_job *job, int64_t margin)
 {
-	*l = (struct ct_slurm_limit){.job = job, .margin = margin};
+	*l = (struct ct_time_limit){.job = job, .margin = margin};
 	if (job->id == 0 || margin == 0)
 		return CT_OK;
 	pthread_mutex_init(&l->mutex, NULL);
@@ -77,7 +77,7 @@ enum ct_status ct_slurm_limit_start(struct ct_slurm_limit *l, const struct ct_sl
 	return ct_thread_start(&l->thread, "ct-time-limit", watch, l);
 }
 
-void ct_slurm_limit_stop(struct ct_slurm_limit *l)
+void ct_time_limit_stop(struct ct_time_limit *l)
 {
 	if (!l->thread.running)
 		return;

@@ -2,13 +2,13 @@
  * sends SIGUSR1 to this process when only the given margin is left. The run then saves a checkpoint and ends, as after
  * a SIGUSR1 from Slurm. Slurm is asked again every 10 minutes, and before the signal is sent, because the limit of a
  * job may be changed. */
-#ifndef CT_TRAINER_JOB_SLURM_LIMIT_H
-#define CT_TRAINER_JOB_SLURM_LIMIT_H
+#ifndef CT_TRAINER_JOB_TIME_LIMIT_H
+#define CT_TRAINER_JOB_TIME_LIMIT_H
 
 #include "base/thread.h"
 #include "trainer/job/slurm/job.h"
 
-struct ct_slurm_limit {
+struct ct_time_limit {
 	struct ct_thread thread;
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
@@ -19,9 +19,9 @@ struct ct_slurm_limit {
 
 /* Starts the thread. margin is the time in seconds that a run needs to stop and save; if it is negative, a tenth of the
  * time that remains now, but at most 120 s. Does nothing if job->id or margin is 0. The structs must not be moved. */
-enum ct_status ct_slurm_limit_start(struct ct_slurm_limit *l, const struct ct_slurm_job *job,
+enum ct_status ct_time_limit_start(struct ct_time_limit *l, const struct ct_slurm_job *job,
 				    int64_t margin) CT_MUST_CHECK;
 /* Stops the thread, which may take as long as a request to Slurm. May be called on a zeroed struct. */
-void ct_slurm_limit_stop(struct ct_slurm_limit *l);
+void ct_time_limit_stop(struct ct_time_limit *l);
 
 #endif
