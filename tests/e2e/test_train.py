@@ -7,7 +7,7 @@ import os
 import struct
 import unittest
 
-from harness import DATA, MARK, OK, SOURCE, TINY, TINY_STEPS_PER_EPOCH, USAGE, Case, main, read_text, safetensors, shared
+from harness import DATA, MARK, OK, SOURCE, STOPPED, TINY, TINY_STEPS_PER_EPOCH, USAGE, Case, main, read_text, safetensors, shared
 
 NUMBER = (int, float)
 # Kind: field -> type, which scripts rely on.
@@ -296,6 +296,16 @@ class RunFolder(Case):
         self.train("schedule.name=cosine", "train.epochs=1")
         r = self.train("schedule.name=cosine", "train.epochs=2", expect=USAGE)
         self.assert_last_says(r, "train.epochs was 1 and is now 2", "schedule.name cosine.*depends on the length of the run")
+
+    def test_max_time(self):
+        """The run stops, and the same command continues it. A time in which it does not reach a step is doubled."""
+        sets, seconds = ("train.epochs=100000", "train.eval_every=0"), 2
+        while not (steps := self.metrics(kind="checkpoint") if os.path.exists(self.path("run", "metrics.jsonl")) else []):
+            self.train(*sets, f"train.max_time={seconds}s", expect=STOPPED)
+            self.assertRegex(read_text(self.path("run", "log", "rank-00000.log")), "train.max_time is reached in ")
+            seconds *= 2
+        self.train(*sets, f"train.max_time={seconds}s", expect=STOPPED)
+        self.assertEqual(self.metrics(kind="run")[-1]["resumed_step"], steps[-1]["step"])
 
     def test_more_ranks_than_cpus(self):
         cpus = os.sched_getaffinity(0)

@@ -1,9 +1,9 @@
 /* A thread asks for the remaining time, and sleeps until the margin is reached or for ten minutes, whichever comes
- * first; thus a changed limit is noticed, and Slurm is asked once more directly before the signal. An unknown time is
- * asked for again after a minute and never stops the run. The signal goes to this process like one from Slurm, so there
- * is only one way to stop a run. The thread sleeps on a condition variable, through which ct_time_limit_stop wakes
- * it. */
-#define CT_LOG_COMPONENT "slurm"
+ * first; thus a changed limit of a Slurm job is noticed, and Slurm is asked once more directly before the signal. An
+ * unknown time of Slurm is asked for again after a minute and never stops the run. The signal goes to this process like
+ * one from Slurm, so there is only one way to stop a run. The thread sleeps on a condition variable, through which
+ * ct_time_limit_stop wakes it. */
+#define CT_LOG_COMPONENT "limit"
 #include "trainer/job/time_limit.h"
 
 #include <inttypes.h>
@@ -31,27 +31,54 @@ static bool pause_for(struct ct_time_limit *l, int64_t seconds)
 	return end;
 }
 
-/* Returns the number of seconds until Slurm has to be asked again, or 0 if the run has to stop now. */
-static int64_t ask(struct ct_time_limit *l)
+/* The time that is left to the Slurm job, in seconds, or CT_SLURM_NO_LIMIT. Sets *known to false if Slurm does not
+ * answer. */
+static int64_t left_to_job(const struct ct_time_limit *l, bool *known)
 {
-	int64_t left;
+	int64_t left = CT_SLURM_NO_LIMIT;
 
+	*known = true;
+	if (l->job->id == 0 || l->margin == 0)
+		return CT_SLURM_NO_LIMIT;
 	if (ct_slurm_time_left(l->job, &left) < 0) {
 		CT_DEBUG("the time limit of Slurm job %s is unknown: %s", l->job->name, ct_error_message());
 		ct_error_clear();
-		return RETRY;
+		*known = false;
+		return CT_SLURM_NO_LIMIT;
 	}
+	if (left != CT_SLURM_NO_LIMIT)
+		CT_DEBUG("Slurm job %s reaches its time limit in %" PRId64 " s", l->job->name, left);
+	return left;
+}
+
+static int64_t left_of_own(const struct ct_time_limit *l)
+{
+	int64_t left = l->until_ns == INT64_MAX ? INT64_MAX : l->until_ns - ct_now_ns();
+
+	return left == INT64_MAX ? CT_SLURM_NO_LIMIT : left > 0 ? left / CT_SEC : 0;
+}
+
+/* Returns the number of seconds until the limits have to be read again, or 0 if the run has to stop now. */
+static int64_t ask(struct ct_time_limit *l)
+{
+	bool known;
+	const int64_t job = left_to_job(l, &known), own = left_of_own(l), left = job < own ? job : own;
+	const int64_t again = known ? ASK_AGAIN : RETRY;
+
 	if (left == CT_SLURM_NO_LIMIT)
-		return ASK_AGAIN;
-	if (l->margin < 0)
+		return again;
+	if (l->margin < 0 && known)
 		l->margin = left / 10 < MAX_MARGIN ? left / 10 : MAX_MARGIN;
-	CT_DEBUG("Slurm job %s reaches its time limit in %" PRId64 " s", l->job->name, left);
-	if (left <= l->margin) {
+	const int64_t margin = l->margin < 0 ? 0 : l->margin;
+
+	if (left > margin)
+		return left - margin < again ? left - margin : again;
+	if (job < own)
 		CT_INFO("Slurm job %s reaches its time limit in %" PRId64 " s: saving and stopping now", l->job->name,
 			left);
-		return 0;
-	}
-	return left - l->margin < ASK_AGAIN ? left - l->margin : ASK_AGAIN;
+	else
+		CT_INFO("train.max_time is reached in %" PRId64 " s: saving and stopping now", left);
+	return 0;
 }
 
 static void *watch(void *arg)
@@ -67,10 +94,11 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-enum ct_status ct_time_limit_start(struct ct_time_limit *l, const struct ct_slurm_job *job, int64_t margin)
+enum ct_status ct_time_limit_start(struct ct_time_limit *l, const struct ct_slurm_job *job, int64_t until_ns,
+				   int64_t margin)
 {
-	*l = (struct ct_time_limit){.job = job, .margin = margin};
-	if (job->id == 0 || margin == 0)
+	*l = (struct ct_time_limit){.job = job, .until_ns = until_ns, .margin = margin};
+	if ((job->id == 0 || margin == 0) && until_ns == INT64_MAX)
 		return CT_OK;
 	pthread_mutex_init(&l->mutex, NULL);
 	ct_cond_init(&l->changed);

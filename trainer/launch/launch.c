@@ -33,7 +33,7 @@
 #define SAME_STOP_NS CT_SEC          /* a batch system may send the same stop signal to the launcher twice */
 #define GROW_NS (500 * CT_MS)        /* interval at which node 0 looks for nodes that could take part */
 #define OUTPUT_RETRY_MS 100
-#define MAX_ENV (12 + CT_ATTEMPTS_ENV)
+#define MAX_ENV (13 + CT_ATTEMPTS_ENV)
 
 /* Returns the number of environment variables of rank i, which the caller owns. Out of memory, some of them are NULL.
  */
@@ -50,6 +50,7 @@ static size_t worker_env(const struct ct_launcher *l, int i, int64_t start_ns, c
 	env[n++] = ct_strfmt("CTRAIN_NODE_RANK=%d", roll->first ? ct_form_index(roll, l->ranks.node) : l->ranks.node);
 	env[n++] = ct_strfmt("CTRAIN_N_NODES=%d", roll->first ? ct_form_count(roll) : l->ranks.n_nodes);
 	env[n++] = ct_strfmt("CTRAIN_RUN_ID=%s", ct_plan_run_id(l->cfg, ""));
+	env[n++] = ct_strfmt("%s=%" PRId64, CT_ENV_JOB_START_NS, ct_process_start_ns());
 	env[n++] = ct_strfmt("%s=%" PRId64, CT_ENV_START_NS, start_ns);
 	env[n++] = ct_strfmt("OMP_NUM_THREADS=%d", threads);
 	env[n++] = ct_strfmt("%s=%d", CT_ENV_PAGES_FD, l->pages.fd);

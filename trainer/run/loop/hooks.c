@@ -85,6 +85,7 @@ static void hide_identity(struct args *a)
 					    "SLURM_PROCID",
 					    "OMP_NUM_THREADS",
 					    CT_ENV_PAGES_FD,
+					    CT_ENV_JOB_START_NS,
 					    CT_ENV_START_NS,
 					    CT_ENV_SAVES_BEFORE,
 					    CT_ENV_RESTART_LINE};

@@ -263,6 +263,14 @@ static bool has_no_progress(const ct_run_lock *lock, const char *run_dir)
 	return before >= 0 && ct_checkpoint_newest_save(run_dir) <= (uint64_t)before;
 }
 
+/* When train.max_time ends, on the ct_now_ns clock; INT64_MAX: never. Restarts do not extend it. */
+static int64_t end_of_time(const struct ct_config *cfg)
+{
+	int64_t start = ct_env_i64(CT_ENV_JOB_START_NS, ct_process_start_ns());
+
+	return cfg->train.max_time > 0 ? start + (int64_t)(cfg->train.max_time * 1e9) : INT64_MAX;
+}
+
 static enum ct_status run(const struct ct_config *cfg, const struct ct_identity *id, const struct bound *bound,
 			  ct_report_writer *report)
 {
@@ -292,7 +300,7 @@ static enum ct_status run(const struct ct_config *cfg, const struct ct_identity 
 	if (st == CT_OK && lock)
 		atomic_store(&guard.no_progress, has_no_progress(lock, run_dir));
 	if (st == CT_OK && id->rank == 0)
-		st = ct_time_limit_start(&limit, &job, cfg->launch.stop_before);
+		st = ct_time_limit_start(&limit, &job, end_of_time(cfg), cfg->launch.stop_before);
 	if (st == CT_OK)
 		st = enable_stacks(run_dir, id);
 	if (st == CT_OK)
