@@ -102,6 +102,7 @@ wheels() { # LIST DIRECTORY WHAT
 if [[ " $* " == *" --test "* ]]; then
 	wheels onnx_wheels.txt onnx "onnx and onnxruntime" # check exported models; Debian has no onnxruntime
 	wheels format_wheels.txt format clang-format       # the format depends on the version
+	wheels sass_wheels.txt sass "CUDA's disassembler"  # for the table of GPU kernels
 fi
 "$(dirname "$0")/setup_cuda.sh"
 echo "setup: done"

@@ -150,7 +150,7 @@ stage_coverage() {
 	build coverage -DCTRAIN_WERROR=OFF -DCTRAIN_TESTS=ON -DCTRAIN_BENCH=OFF || return 0
 	find build/coverage -name '*.gcda' -delete
 	run_ctest coverage build/coverage -L '^(unit|ops|dist|golden|gpu|e2e|cluster)$' \
-		-E '^(test_(golden_resnet|gradients)|e2e_(cuda_configs|cuda_plans|export|torchvision|gate|package|setup|build|scripts|docs|containers))$'
+		-E '^(test_(golden_resnet|gradients|cuda_sass)|e2e_(cuda_configs|cuda_plans|export|torchvision|gate|package|setup|build|scripts|docs|containers))$'
 	run_command line_coverage scripts/coverage.py --check --uncovered 30
 }
 

@@ -148,11 +148,12 @@ class SetupCuda(Case):
 
 
 class Setup(Case):
-    """scripts/setup.sh --test on a system that has all packages: the wheels of onnx, onnxruntime and clang-format."""
+    """scripts/setup.sh --test on a system that has all packages: the wheels of onnx, onnxruntime, clang-format and CUDA's
+    disassembler."""
 
     def setUp(self):
         super().setUp()
-        for name in ("setup.sh", "onnx_wheels.txt", "format_wheels.txt"):
+        for name in ("setup.sh", "onnx_wheels.txt", "format_wheels.txt", "sass_wheels.txt"):
             os.makedirs(self.path("tree", "scripts"), exist_ok=True)
             shutil.copy(os.path.join(SOURCE, "scripts", name), self.path("tree", "scripts"))
         self.program("tree/scripts/setup_cuda.sh", "#!/bin/sh\n")
@@ -177,14 +178,14 @@ class Setup(Case):
         if not shutil.which("apt-get"):
             self.skipTest("setup.sh is for systems with apt-get")
         self.write("tree/build/onnx.part/left", "")
-        self.assertEqual(self.setup(FAIL="1"), (2, []))
+        self.assertEqual(self.setup(FAIL="1"), (3, []))
         self.write("tree/build/onnx.part/left", "")
-        self.assertEqual(self.setup(), (4, ["format", "onnx"]))
+        self.assertEqual(self.setup(), (6, ["format", "onnx", "sass"]))
         self.assertEqual(sorted(os.listdir(self.path("tree", "build", "onnx"))), ["onnx", "wheels"])
-        self.assertEqual(self.setup(), (4, ["format", "onnx"]), "they were there")
+        self.assertEqual(self.setup(), (6, ["format", "onnx", "sass"]), "they were there")
         self.write("tree/scripts/onnx_wheels.txt", "onnx==1.0\n")
-        self.assertEqual(self.setup(FAIL="1"), (5, ["format", "onnx"]), "the old ones remain")
-        self.assertEqual(self.setup(), (6, ["format", "onnx"]), "the list changed")
+        self.assertEqual(self.setup(FAIL="1"), (7, ["format", "onnx", "sass"]), "the old ones remain")
+        self.assertEqual(self.setup(), (8, ["format", "onnx", "sass"]), "the list changed")
 
     def test_every_wheel_has_a_version(self):
         with open(os.path.join(SOURCE, "scripts", "onnx_wheels.txt"), encoding="utf-8") as f:
