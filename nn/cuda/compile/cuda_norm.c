@@ -38,7 +38,7 @@ static enum ct_status norm_task(struct cuda_program *p, const struct cuda_group 
 		.type = p->type,
 	};
 	CT_TRY(ct__cuda_refer(p, &t->norm.stat, n->stat));
-	CT_TRY(ct__cuda_refer(p, &t->norm.count, n->count));
+	CT_TRY(ct__cuda_refer(p, &t->norm.inverse, n->inverse));
 	CT_TRY(ct__cuda_refer(p, &t->norm.sums, n->sums));
 	*out = t;
 	return CT_OK;
@@ -75,7 +75,7 @@ static enum ct_status forward_statistics(struct cuda_program *p, const struct cu
 	struct cuda_task *t;
 
 	CT_TRY(ct__cuda_buffer(p, 2 * (size_t)v->cp * sizeof(float), &n->stat));
-	CT_TRY(ct__cuda_buffer(p, sizeof(double), &n->count));
+	CT_TRY(ct__cuda_buffer(p, sizeof(double), &n->inverse));
 	CT_TRY(ct__cuda_buffer(p, (2 * (size_t)v->shape.c + 1) * sizeof(double), &n->sums));
 	if (!cuda_is_training(p) || cuda_node(p, g->norm)->fixed_stats)
 		return norm_task(p, g, CUDA_NORM_RUNNING, &t);

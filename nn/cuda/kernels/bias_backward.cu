@@ -15,23 +15,42 @@ struct bias_blocks_args {
 	int blocks;
 };
 
-template <class T> static __global__ void partial_sums(const struct ct__k_bias_backward_args a)
+template <class T> struct bias_batch {
+	typedef struct ct__k_bias_backward_args args;
+	static constexpr int size = 2;
+	ct_vector<T> d[size];
+
+	__device__ bias_batch(const args &a, const size_t (&i)[size])
+	{
+		ct_vector<T> second[size];
+
+		load_vectors(d, a.dy, i);
+		if (a.dy2) {
+			load_vectors(second, a.dy2, i);
+			for (int m = 0; m < size; m++)
+				d[m] = add_vectors(d[m], second[m]);
+		}
+		if (a.y) {
+			load_vectors(second, a.y, i);
+			for (int m = 0; m < size; m++)
+				d[m] = relu_passes(d[m], second[m]);
+		}
+	}
+};
+
+template <class T>
+static __global__ void __launch_bounds__(COLUMN_THREADS, 4) partial_sums(const struct ct__k_bias_backward_args a)
 {
 	__shared__ double shared[2 * ct_vector<T>::size][COLUMN_THREADS];
 	const int vector = (int)(blockIdx.x * blockDim.x + threadIdx.x);
 
-	column_sums<T>(a.rows, a.cp, vector, a.partial, shared, [&](size_t i, auto *sum, auto *) {
-		ct_vector<T> d = load_vector<T>(a.dy, i);
-
-		if (a.dy2)
-			d = add_vectors(d, load_vector<T>(a.dy2, i));
-		if (a.y)
-			d = relu_passes(d, load_vector<T>(a.y, i));
-		if (a.d)
-			store_vector<T>(a.d, i, d);
-		for (int j = 0; j < ct_vector<T>::size; j++)
-			sum[j] += to_float(d.v[j]);
-	});
+	column_sums<T, bias_batch<T>>(a, vector, a.partial, shared,
+				      [&](const auto &b, int m, size_t i, auto *sum, auto *) {
+					      if (a.d)
+						      store_vector<T>(a.d, i, b.d[m]);
+					      for (int j = 0; j < ct_vector<T>::size; j++)
+						      sum[j] += to_float(b.d[m].v[j]);
+				      });
 }
 
 static __global__ void add_blocks(const struct bias_blocks_args b)

@@ -51,41 +51,77 @@ static inline dim3 column_grid(size_t rows, int vectors, int run)
 	return dim3(((unsigned)vectors + x - 1) / x, (unsigned)column_blocks(rows, vectors, run));
 }
 
-/* part(index of a vector in the tensor, first, second) adds the two values of each element of the vector to first and
- * second. The sums of this block are stored in partial[blockIdx.y][0 and 1][cp]. `vector` is the vector of channels of
- * the thread. */
-template <class T, class Part>
-static inline __device__ void column_sums(size_t rows, int cp, int vector, double *partial,
-					  double (*shared)[COLUMN_THREADS], const Part &part)
+/* Adds the first COLUMN_RUN rows of a thread, or all n if FULL is false. i is the index of a vector in the first one,
+ * and i + step of that in the next one. All rows of a batch are loaded before the first one is added, so that the loads
+ * are in flight together. Instead of a row that does not exist, the last one that exists is loaded: a branch would
+ * separate the loads. */
+template <class T, bool FULL, class Batch, class Add>
+static inline __device__ void column_run(const typename Batch::args &args, size_t i, unsigned step, int n,
+					 double (*shared)[COLUMN_THREADS], const Add &add)
 {
 	constexpr int V = ct_vector<T>::size;
-	const size_t begin = rows * blockIdx.y / gridDim.y, end = rows * (blockIdx.y + 1) / gridDim.y;
 	const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-	const bool real = vector < cp / V;
+
+	typename ct_sum<T>::type a[V] = {}, b[V] = {};
+
+#pragma unroll 1
+	for (int k = 0; k < (FULL ? (int)COLUMN_RUN : n); k += Batch::size) {
+		size_t at[Batch::size];
+
+#pragma unroll
+		for (int m = 0; m < Batch::size; m++) {
+			at[m] = i;
+			i += FULL || k + m + 1 < n ? step : 0;
+		}
+		Batch batch(args, at);
+#pragma unroll
+		for (int m = 0; m < Batch::size; m++) {
+			if (FULL || k + m < n)
+				add(batch, m, at[m], a, b);
+		}
+	}
+	for (int j = 0; j < V; j++) { /* in shared memory, which saves registers */
+		shared[j][thread] += (double)a[j];
+		shared[V + j][thread] += (double)b[j];
+	}
+}
+
+/* A Batch is constructed from the arguments of the kernel and the indices of Batch::size vectors, which it loads.
+ * add(batch, m, index, first, second) adds the two values of each element of vector m to first and second. The sums of
+ * this block are stored in partial[blockIdx.y][0 and 1][cp]. `vector` is the vector of channels of the thread. */
+template <class T, class Batch, class Add>
+static inline __device__ void column_sums(const typename Batch::args &args, int vector, double *partial,
+					  double (*shared)[COLUMN_THREADS], const Add &add)
+{
+	constexpr int V = ct_vector<T>::size;
+	const int vectors = args.cp / V;
+	const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x, step = blockDim.y * vectors;
+	const size_t first = args.rows * blockIdx.y / gridDim.y + threadIdx.y,
+		     end = args.rows * (blockIdx.y + 1) / gridDim.y;
+	const bool real = vector < vectors;
+	size_t i = first * vectors + vector;
+	int n = 0;
 
 	for (int j = 0; j < 2 * V; j++)
 		shared[j][thread] = 0;
-	for (size_t row = begin + threadIdx.y; real && row < end;) {
-		typename ct_sum<T>::type a[V] = {}, b[V] = {};
-
-		for (int k = 0; k < COLUMN_RUN && row < end; k++, row += blockDim.y)
-			part(row * (cp / V) + vector, a, b);
-		for (int j = 0; j < V; j++) { /* in shared memory, which saves registers */
-			shared[j][thread] += (double)a[j];
-			shared[V + j][thread] += (double)b[j];
-		}
-	}
-	for (unsigned step = COLUMN_THREADS / 2; step >= blockDim.x; step /= 2) {
+	if (real && first < end) /* blockDim.y is a power of two */
+		n = (int)((end - first + blockDim.y - 1) >> (31 - __clz((int)blockDim.y)));
+#pragma unroll 1
+	for (; n >= COLUMN_RUN; n -= COLUMN_RUN, i += (size_t)COLUMN_RUN * step)
+		column_run<T, true, Batch>(args, i, step, n, shared, add);
+	if (n > 0)
+		column_run<T, false, Batch>(args, i, step, n, shared, add);
+	for (unsigned apart = COLUMN_THREADS / 2; apart >= blockDim.x; apart /= 2) {
 		__syncthreads();
-		if (thread < step) {
+		if (thread < apart) {
 			for (int j = 0; j < 2 * V; j++)
-				shared[j][thread] += shared[j][thread + step];
+				shared[j][thread] += shared[j][thread + apart];
 		}
 	}
 	if (thread >= blockDim.x || !real)
 		return;
 	for (int j = 0; j < 2 * V; j++)
-		partial[((size_t)blockIdx.y * 2 + j / V) * cp + vector * V + j % V] = shared[j][thread];
+		partial[((size_t)blockIdx.y * 2 + j / V) * args.cp + vector * V + j % V] = shared[j][thread];
 }
 
 /* Adds the partial sums of `blocks` blocks for PARTIAL_X channels per block. Returns true in the threads that have the

@@ -146,8 +146,8 @@ cudaError_t ct__k_groups(const struct ct__k_groups_args *a, cudaStream_t s);
 struct ct__k_norm_args {
 	const void *x;        /* input of the norm */
 	const void *residual; /* forward: added before the ReLU; NULL: none */
-	void *y; /* forward: the result. backward: if not NULL, the mask of the ReLU comes from it; else it is computed
-		    again from x */
+	void *y; /* forward: the result. backward_sums: if not NULL, the mask of the ReLU comes from it; else it is
+		    computed again from x, as in backward_data */
 	const void *dy, *dy2; /* gradient of y; dy2: a second part of it, or NULL (only backward_sums) */
 	void *d;  /* backward_sums: dy + dy2 after the ReLU, which is also the gradient of `residual`; NULL: not stored;
 		     may be dy or dy2 */
@@ -156,10 +156,11 @@ struct ct__k_norm_args {
 	float *dgamma, *dbeta, *running_mean, *running_var, *stat;
 	double *partial; /* [ct__k_sum_blocks(rows, cp, type), 2, cp] */
 	double *sums;
-	double *count; /* number of values on all ranks in the statistics; forward writes it, backward reads it */
+	double *inverse; /* 1 / the number of values on all ranks in the statistics; forward writes it, and
+			    backward_data reads it */
 	size_t rows;
 	int c, cp, relu; /* relu: a ReLU follows; backward masks gradients where y <= 0 */
-	int fixed;       /* backward_data: the statistics do not depend on x, and sums and count are not read */
+	int fixed;       /* backward_data: the statistics do not depend on x, and sums and inverse are not read */
 	float eps, momentum;
 	enum ct_dtype type;
 };

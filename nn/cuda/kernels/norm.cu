@@ -15,26 +15,40 @@ struct norm_blocks_args {
 	int blocks;
 };
 
+/* Rows that a thread loads before it uses the first one, if one value is read or several. More would be too many
+ * registers. */
+enum { ROWS_OF_ONE = 4, ROWS_OF_TWO = 2 };
+
 static inline __device__ int vector_of_thread()
 {
 	return (int)(blockIdx.x * blockDim.x + threadIdx.x);
 }
+
+template <class T> struct forward_batch {
+	typedef struct ct__k_norm_args args;
+	static constexpr int size = ROWS_OF_ONE;
+	ct_vector<T> x[size];
+
+	__device__ forward_batch(const args &a, const size_t (&i)[size])
+	{
+		load_vectors(x, a.x, i);
+	}
+};
 
 template <class T>
 static __global__ void __launch_bounds__(COLUMN_THREADS, 3) forward_sums(const struct ct__k_norm_args a)
 {
 	__shared__ double shared[2 * ct_vector<T>::size][COLUMN_THREADS];
 
-	column_sums<T>(a.rows, a.cp, vector_of_thread(), a.partial, shared, [&](size_t i, auto *sum, auto *squares) {
-		const ct_vector<T> x = load_vector<T>(a.x, i);
+	column_sums<T, forward_batch<T>>(a, vector_of_thread(), a.partial, shared,
+					 [&](const auto &b, int m, size_t, auto *sum, auto *squares) {
+						 for (int j = 0; j < ct_vector<T>::size; j++) {
+							 const typename ct_sum<T>::type v = to_float(b.x[m].v[j]);
 
-		for (int j = 0; j < ct_vector<T>::size; j++) {
-			const typename ct_sum<T>::type v = to_float(x.v[j]);
-
-			sum[j] += v;
-			squares[j] += v * v;
-		}
-	});
+							 sum[j] += v;
+							 squares[j] += v * v;
+						 }
+					 });
 }
 
 /* What the norm of a channel needs. Forward and backward use the same expression, so that a mask that is computed again
@@ -69,7 +83,31 @@ static inline __device__ ct_vector<T> output_of(const norm_values<ct_vector<T>::
 	return x;
 }
 
-template <class T> static __global__ void backward_sums(const struct ct__k_norm_args a)
+/* d: dy + dy2. FROM_X: the mask of the ReLU is computed again from x, and y is not loaded. */
+template <class T, bool FROM_X> struct backward_batch {
+	typedef struct ct__k_norm_args args;
+	static constexpr int size = ROWS_OF_TWO;
+	ct_vector<T> x[size], d[size], y[size];
+
+	__device__ backward_batch(const args &a, const size_t (&i)[size])
+	{
+		load_vectors(x, a.x, i);
+		load_vectors(d, a.dy, i);
+		if (!FROM_X && a.relu)
+			load_vectors(y, a.y, i);
+		if (a.dy2) {
+			ct_vector<T> second[size];
+
+			load_vectors(second, a.dy2, i);
+			for (int m = 0; m < size; m++)
+				d[m] = add_vectors(d[m], second[m]);
+		}
+	}
+};
+
+template <class T, bool FROM_X>
+static __global__ void __launch_bounds__(COLUMN_THREADS, sizeof(T) == 4 ? 3 : 2)
+	backward_sums(const struct ct__k_norm_args a)
 {
 	constexpr int V = ct_vector<T>::size;
 	__shared__ double shared[2 * V][COLUMN_THREADS];
@@ -77,23 +115,23 @@ template <class T> static __global__ void backward_sums(const struct ct__k_norm_
 
 	const norm_values<V> n = load_norm<V>(a, c);
 
-	column_sums<T>(a.rows, a.cp, vector, a.partial, shared, [&](size_t i, auto *sum, auto *dot) {
-		const ct_vector<T> x = load_vector<T>(a.x, i);
-		ct_vector<T> d = load_vector<T>(a.dy, i);
+	column_sums<T, backward_batch<T, FROM_X>>(
+		a, vector, a.partial, shared, [&](const auto &b, int m, size_t i, auto *sum, auto *dot) {
+			ct_vector<T> d = b.d[m];
 
-		if (a.dy2)
-			d = add_vectors(d, load_vector<T>(a.dy2, i));
-		if (a.relu)
-			d = relu_passes(d, a.y ? load_vector<T>(a.y, i) : output_of<T>(n, x));
-		if (a.d)
-			store_vector<T>(a.d, i, d);
-		for (int j = 0; j < V; j++) {
-			const typename ct_sum<T>::type dj = to_float(d.v[j]);
+			if (FROM_X)
+				d = relu_passes(d, output_of<T>(n, b.x[m]));
+			else if (a.relu)
+				d = relu_passes(d, b.y[m]);
+			if (a.d)
+				store_vector<T>(a.d, i, d);
+			for (int j = 0; j < V; j++) {
+				const typename ct_sum<T>::type dj = to_float(d.v[j]);
 
-			sum[j] += dj;
-			dot[j] += dj * (to_float(x.v[j]) - n.mean[j]); /* add_blocks multiplies by 1/sqrt(var + eps) */
-		}
-	});
+				sum[j] += dj; /* add_blocks multiplies the other sum by 1/sqrt(var + eps) */
+				dot[j] += dj * (to_float(b.x[m].v[j]) - n.mean[j]);
+			}
+		});
 }
 
 /* Writes the sums of logical channels; dgamma and dbeta in backward. */
@@ -131,7 +169,7 @@ static __global__ void finalize(const struct ct__k_norm_args a)
 		return;
 	const double count = a.sums[2 * a.c], m = (double)a.momentum;
 	if (c == 0)
-		*a.count = count;
+		*a.inverse = 1 / count;
 	if (c >= a.c) {
 		a.stat[c] = 0;
 		a.stat[a.cp + c] = 0;
@@ -154,41 +192,72 @@ static __global__ void running(const struct ct__k_norm_args a)
 	a.stat[a.cp + c] = c < a.c ? (float)(1 / sqrt((double)a.running_var[c] + (double)a.eps)) : 0.0f;
 }
 
-template <class T> static __global__ void apply(const struct ct__k_norm_args a)
+/* Calls pass(i, n) for each N rows of the thread, and for those that are left over: it loads the vectors i[0] to
+ * i[N - 1], so that the loads are in flight together, and stores the first n. The rows are walked backwards, because
+ * the last ones that the sums read may still be in the L2 cache. */
+template <int N, class Pass>
+static inline __device__ void backwards(size_t rows, int vectors, int vector, const Pass &pass)
 {
-	constexpr int V = ct_vector<T>::size;
+	const size_t stride = (size_t)gridDim.y * blockDim.y, step = stride * vectors;
+	size_t row = (size_t)blockIdx.y * blockDim.y + threadIdx.y, at = (rows - 1 - row) * vectors + vector, i[N];
+
+#pragma unroll 1
+	for (; row + (N - 1) * stride < rows; row += N * stride) {
+#pragma unroll
+		for (int m = 0; m < N; m++, at -= step)
+			i[m] = at;
+		pass(i, N);
+	}
+	if (row >= rows)
+		return;
+	int n = 0;
+#pragma unroll
+	for (int m = 0; m < N; m++) {
+		const bool exists = row + m * stride < rows;
+
+		i[m] = exists ? at - m * step : at;
+		n += exists;
+	}
+	pass(i, n);
+}
+
+template <class T, bool RESIDUAL>
+static __global__ void __launch_bounds__(COLUMN_THREADS, 4) apply(const struct ct__k_norm_args a)
+{
+	constexpr int V = ct_vector<T>::size, N = RESIDUAL ? ROWS_OF_TWO : ROWS_OF_ONE;
 	const int vectors = a.cp / V, vector = vector_of_thread();
-	const size_t stride = (size_t)gridDim.y * blockDim.y;
 
 	if (vector >= vectors)
 		return;
 	const norm_values<V> n = load_norm<V>(a, vector * V);
-#pragma unroll 2
-	for (size_t row = (size_t)blockIdx.y * blockDim.y + threadIdx.y; row < a.rows; row += stride) {
-		const size_t i = row * vectors + vector;
+	backwards<N>(a.rows, vectors, vector, [&](const size_t (&i)[N], int exist) {
+		ct_vector<T> x[N], r[N];
 
-		ct_vector<T> x = load_vector<T>(a.x, i), r = {};
+		load_vectors(x, a.x, i);
+		if (RESIDUAL)
+			load_vectors(r, a.residual, i);
+#pragma unroll
+		for (int m = 0; m < N; m++) {
+			for (int j = 0; j < V; j++) {
+				float y = norm_of(n, to_float(x[m].v[j]), j);
 
-		if (a.residual)
-			r = load_vector<T>(a.residual, i);
-		for (int j = 0; j < V; j++) {
-			float y = norm_of(n, to_float(x.v[j]), j);
-
-			if (a.residual)
-				y += to_float(r.v[j]);
-			x.v[j] = from_float<T>(a.relu ? relu(y) : y);
+				if (RESIDUAL)
+					y += to_float(r[m].v[j]);
+				x[m].v[j] = from_float<T>(a.relu ? relu(y) : y);
+			}
+			if (m < exist)
+				store_vector<T>(a.y, i[m], x[m]);
 		}
-		store_vector<T>(a.y, i, x);
-	}
+	});
 }
 
 /* dx = scale * (d - mean of d - xh * mean of d * xh) */
-template <class T> static __global__ void backward_data(const struct ct__k_norm_args a)
+template <class T, bool RELU>
+static __global__ void __launch_bounds__(COLUMN_THREADS, 3) backward_data(const struct ct__k_norm_args a)
 {
-	constexpr int V = ct_vector<T>::size;
+	constexpr int V = ct_vector<T>::size, N = ROWS_OF_TWO;
 	const int vectors = a.cp / V, vector = vector_of_thread();
-	const size_t stride = (size_t)gridDim.y * blockDim.y;
-	const double count = a.fixed ? 1 : *a.count;
+	const double inverse = a.fixed ? 0 : *a.inverse;
 	float sum[V], slope[V];
 
 	if (vector >= vectors)
@@ -198,25 +267,28 @@ template <class T> static __global__ void backward_data(const struct ct__k_norm_
 		const int c = vector * V + j;
 		const bool real = c < a.c && !a.fixed;
 
-		sum[j] = real ? (float)(a.sums[c] / count) : 0.0f;
-		slope[j] = real ? a.stat[a.cp + c] * (float)(a.sums[a.c + c] / count) : 0.0f;
+		sum[j] = real ? (float)(a.sums[c] * inverse) : 0.0f;
+		slope[j] = real ? a.stat[a.cp + c] * (float)(a.sums[a.c + c] * inverse) : 0.0f;
 	}
-#pragma unroll 2
-	for (size_t row = (size_t)blockIdx.y * blockDim.y + threadIdx.y; row < a.rows; row += stride) {
-		const size_t i = row * vectors + vector;
+	backwards<N>(a.rows, vectors, vector, [&](const size_t (&i)[N], int exist) {
+		ct_vector<T> x[N], d[N];
 
-		const ct_vector<T> x = load_vector<T>(a.x, i);
-		ct_vector<T> d = load_vector<T>(a.dy, i);
+		load_vectors(x, a.x, i);
+		load_vectors(d, a.dy, i);
+#pragma unroll
+		for (int m = 0; m < N; m++) {
+			if (RELU)
+				d[m] = relu_passes(d[m], output_of<T>(n, x[m]));
+			for (int j = 0; j < V; j++) {
+				const float from_mean = to_float(x[m].v[j]) - n.mean[j];
 
-		if (a.relu)
-			d = relu_passes(d, a.y ? load_vector<T>(a.y, i) : output_of<T>(n, x));
-		for (int j = 0; j < V; j++) {
-			const float from_mean = to_float(x.v[j]) - n.mean[j];
-
-			d.v[j] = from_float<T>(n.scale[j] * (to_float(d.v[j]) - sum[j] - from_mean * slope[j]));
+				d[m].v[j] = from_float<T>(n.scale[j] *
+							  (to_float(d[m].v[j]) - sum[j] - from_mean * slope[j]));
+			}
+			if (m < exist)
+				store_vector<T>(a.dx, i[m], d[m]);
 		}
-		store_vector<T>(a.dx, i, d);
-	}
+	});
 }
 
 template <class T> static cudaError_t launch_forward_sums(const struct ct__k_norm_args *a, cudaStream_t s)
@@ -230,21 +302,25 @@ template <class T> static cudaError_t launch_backward_sums(const struct ct__k_no
 {
 	const int vectors = a->cp / ct_vector<T>::size;
 
-	return ct__launch(backward_sums<T>, column_grid(a->rows, vectors, COLUMN_RUN), column_block(vectors), 0, s, *a);
+	return ct__launch(a->relu && !a->y ? backward_sums<T, true> : backward_sums<T, false>,
+			  column_grid(a->rows, vectors, COLUMN_RUN), column_block(vectors), 0, s, *a);
 }
 
 template <class T> static cudaError_t launch_apply(const struct ct__k_norm_args *a, cudaStream_t s)
 {
 	const int vectors = a->cp / ct_vector<T>::size;
 
-	return ct__launch(apply<T>, column_grid(a->rows, vectors, 2), column_block(vectors), 0, s, *a);
+	return ct__launch(a->residual ? apply<T, true> : apply<T, false>,
+			  column_grid(a->rows, vectors, a->residual ? ROWS_OF_TWO : ROWS_OF_ONE), column_block(vectors),
+			  0, s, *a);
 }
 
 template <class T> static cudaError_t launch_backward_data(const struct ct__k_norm_args *a, cudaStream_t s)
 {
 	const int vectors = a->cp / ct_vector<T>::size;
 
-	return ct__launch(backward_data<T>, column_grid(a->rows, vectors, 2), column_block(vectors), 0, s, *a);
+	return ct__launch(a->relu ? backward_data<T, true> : backward_data<T, false>,
+			  column_grid(a->rows, vectors, ROWS_OF_TWO), column_block(vectors), 0, s, *a);
 }
 
 static cudaError_t dispatch_forward_sums(const struct ct__k_norm_args *a, cudaStream_t s)

@@ -46,6 +46,14 @@ template <class T> static inline __device__ ct_vector<T> load_vector(const void 
 	return static_cast<const ct_vector<T> *>(p)[i];
 }
 
+template <class T, int N>
+static inline __device__ void load_vectors(ct_vector<T> (&x)[N], const void *p, const size_t (&i)[N])
+{
+#pragma unroll
+	for (int m = 0; m < N; m++)
+		x[m] = load_vector<T>(p, i[m]);
+}
+
 template <class T> static inline __device__ void store_vector(void *p, size_t i, const ct_vector<T> &x)
 {
 	static_cast<ct_vector<T> *>(p)[i] = x;

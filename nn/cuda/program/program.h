@@ -171,7 +171,7 @@ struct cuda_program {
 	struct cuda_value *values; /* [n_nodes] */
 	struct cuda_group *groups; /* [n_nodes] */
 	struct cuda_norm {         /* buffers of a batch norm that the backward pass reads */
-		int stat, count, sums;
+		int stat, inverse, sums;
 	} *norms;                  /* [n_nodes] */
 	int *taps;                 /* [n_nodes] buffers of the taps of max pools */
 	int dlogits;               /* buffer of the gradient of the logits */

@@ -64,15 +64,15 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 	a->partial =
 		gpu_bytes(NULL, (size_t)ct__k_sum_blocks(m->rows, m->cp, s->type) * 2 * (size_t)m->cp * sizeof(double));
 	a->sums = gpu_bytes(NULL, (2 * (size_t)s->c + 1) * sizeof(double));
-	a->count = gpu_bytes(NULL, sizeof(double));
+	a->inverse = gpu_bytes(NULL, sizeof(double));
 }
 
 static void norm_close(struct norm *m)
 {
 	const struct ct__k_norm_args *a = &m->a;
-	const void *device[] = {a->x,     a->residual, a->y,    a->dy,     a->dy2,   a->dx,           a->d,
-				a->gamma, a->beta,     a->stat, a->dgamma, a->dbeta, a->running_mean, a->running_var,
-				a->sums,  a->partial,  a->count};
+	const void *device[] = {a->x,     a->residual, a->y,      a->dy,     a->dy2,   a->dx,           a->d,
+				a->gamma, a->beta,     a->stat,   a->dgamma, a->dbeta, a->running_mean, a->running_var,
+				a->sums,  a->partial,  a->inverse};
 	float *host[] = {m->x, m->residual, m->dy, m->dy2, m->gamma, m->beta, m->mean, m->var};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(device); i++)
@@ -167,13 +167,21 @@ static void check_norm_backward(struct norm *m, double *stat, const float *y)
 static void test_norm(void **state)
 {
 	static const struct norm_case cases[] = {
-		{2, 3, 5, 4, false, false, false, CT_F32},  {3, 16, 7, 7, true, false, false, CT_F32},
-		{2, 70, 3, 3, true, true, false, CT_F32},   {40, 5, 6, 6, false, true, false, CT_F32},
-		{2, 20, 5, 5, true, false, false, CT_F16},  {3, 9, 7, 3, true, true, true, CT_BF16},
-		{2, 8, 1, 1, false, false, false, CT_F16},  {3, 17, 5, 5, true, false, true, CT_F32},
-		{2, 33, 4, 5, true, true, true, CT_F32},    {2, 65, 6, 5, false, true, true, CT_F16},
-		{5, 24, 3, 7, true, false, true, CT_BF16},  {9, 130, 9, 9, true, true, true, CT_F16},
+		{2, 3, 5, 4, false, false, false, CT_F32},
+		{3, 16, 7, 7, true, false, false, CT_F32},
+		{2, 70, 3, 3, true, true, false, CT_F32},
+		{40, 5, 6, 6, false, true, false, CT_F32},
+		{2, 20, 5, 5, true, false, false, CT_F16},
+		{3, 9, 7, 3, true, true, true, CT_BF16},
+		{2, 8, 1, 1, false, false, false, CT_F16},
+		{3, 17, 5, 5, true, false, true, CT_F32},
+		{2, 33, 4, 5, true, true, true, CT_F32},
+		{2, 65, 6, 5, false, true, true, CT_F16},
+		{5, 24, 3, 7, true, false, true, CT_BF16},
+		{9, 130, 9, 9, true, true, true, CT_F16},
 		{3, 300, 2, 2, true, false, false, CT_F16},
+		/* more rows than one run and one batch for each thread, because the channels need all blocks */
+		{75, 67712, 1, 1, true, false, true, CT_F32},
 	};
 
 	(void)state;

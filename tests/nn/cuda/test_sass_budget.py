@@ -67,10 +67,10 @@ class Facts(unittest.TestCase):
 class Table(unittest.TestCase):
     def setUp(self):
         self.row = {"size": 100, "loads": 4, "bytes": 64, "fp64": 0, "divisions": 2, "in_loops": 0, "local": 0, "warps": 32}
-        self.table = {"norm apply<bf16>": {arch: dict(self.row) for arch in sass_budget.ARCHS}}
+        self.table = {"vec add<bf16>": {arch: dict(self.row) for arch in sass_budget.ARCHS}}
 
     def found(self, arch="sm_90", **changes):
-        return {"norm apply<bf16>": {a: {**self.row, **(changes if a == arch else {})} for a in sass_budget.ARCHS}}
+        return {"vec add<bf16>": {a: {**self.row, **(changes if a == arch else {})} for a in sass_budget.ARCHS}}
 
     def test_same_or_better(self):
         self.assertEqual(sass_budget.compare(self.found(), self.table), [])
@@ -79,15 +79,15 @@ class Table(unittest.TestCase):
     def test_worse(self):
         for field, value in (("size", 126), ("loads", 3), ("bytes", 63), ("fp64", 1), ("divisions", 3), ("in_loops", 1), ("warps", 24)):
             self.assertEqual(sass_budget.compare(self.found(**{field: value}), self.table),
-                             [f"norm apply<bf16> on sm_90: {field} {self.row[field]} -> {value}"])
+                             [f"vec add<bf16> on sm_90: {field} {self.row[field]} -> {value}"])
 
     def test_rules_hold_without_a_row(self):
         self.assertIn("local is 2", sass_budget.compare(self.found(local=2), {})[0])
 
     def test_missing_architecture(self):
         found = self.found()
-        del found["norm apply<bf16>"]["sm_100"]
-        self.assertEqual(sass_budget.compare(found, self.table), ["norm apply<bf16>: no code for sm_100"])
+        del found["vec add<bf16>"]["sm_100"]
+        self.assertEqual(sass_budget.compare(found, self.table), ["vec add<bf16>: no code for sm_100"])
 
     def test_differences(self):
         self.assertEqual(sass_budget.differences(self.found(), self.table), [])
