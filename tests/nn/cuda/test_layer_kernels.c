@@ -308,9 +308,20 @@ static void check_pool(const struct pool_case *k)
 static void test_pool(void **state)
 {
 	static const struct pool_case cases[] = {
-		{2, 3, 8, 6, 2, 2, 0, 1, false, CT_F32},  {1, 64, 13, 11, 3, 2, 1, 1, false, CT_F32},
-		{2, 5, 9, 9, 3, 1, 2, 2, false, CT_F16},  {2, 9, 7, 5, 3, 2, 1, 1, true, CT_F32},
-		{3, 17, 7, 7, 7, 1, 0, 1, true, CT_BF16}, {1, 8, 5, 5, 2, 3, 0, 1, false, CT_BF16},
+		{2, 3, 8, 6, 2, 2, 0, 1, false, CT_F32},
+		{1, 64, 13, 11, 3, 2, 1, 1, false, CT_F32},
+		{2, 5, 9, 9, 3, 1, 2, 2, false, CT_F16},
+		{2, 9, 7, 5, 3, 2, 1, 1, true, CT_F32},
+		{3, 17, 7, 7, 7, 1, 0, 1, true, CT_BF16},
+		{1, 8, 5, 5, 2, 3, 0, 1, false, CT_BF16},
+		{2, 12, 9, 8, 5, 1, 2, 1, false, CT_F16},
+		{2, 12, 9, 8, 5, 1, 2, 1, true, CT_F16},
+		{2, 300, 9, 9, 3, 2, 1, 1, false, CT_BF16}, /* more than one block along a row */
+		/* strides and dilations with and without a common divisor */
+		{2, 3, 11, 12, 3, 3, 1, 2, false, CT_F32},
+		{2, 3, 11, 12, 3, 3, 1, 2, true, CT_F32},
+		{1, 9, 13, 12, 3, 4, 1, 2, false, CT_BF16},
+		{1, 9, 13, 12, 3, 4, 1, 2, true, CT_F32},
 	};
 
 	(void)state;
