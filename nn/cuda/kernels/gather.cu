@@ -3,9 +3,7 @@
  * the same rounding as on the host, so that pixels do not depend on where they are computed. The thread of the first
  * pixel of a row also writes its labels. Rows after the valid ones become zero. */
 #include "nn/cuda/kernels/normalize.cuh"
-#include "nn/cuda/kernels/vector.cuh"
-
-enum { BLOCK = 256 };
+#include "nn/cuda/kernels/place.cuh"
 
 static inline __device__ bool inside(int x, int y, int left, int top, int right, int bottom)
 {
@@ -58,33 +56,32 @@ static inline __device__ void store_labels(const struct ct__k_gather_args &a, co
 
 template <class T> static __global__ void gather(const struct ct__k_gather_args a)
 {
-	const size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x, plane = (size_t)a.h * a.w;
+	const struct place p = place_of_thread(a.n, a.h, a.w);
 
-	if (i >= a.n * plane)
+	if (!p.valid)
 		return;
-	const int row = (int)(i / plane), at = (int)(i % plane);
 	ct_vector<T> y = {};
 	uint8_t pixel[4];
 
-	if (row < a.n_valid) {
-		const struct ct_image_row &r = a.rows[row];
+	if (p.n < a.n_valid) {
+		const struct ct_image_row &r = a.rows[p.n];
 
-		if (at == 0)
-			store_labels(a, r, row);
-		row_pixel(a, r, at % a.w, at / a.w, pixel);
+		if (p.h == 0 && p.i == 0)
+			store_labels(a, r, p.n);
+		row_pixel(a, r, (int)p.i, p.h, pixel);
 		for (int k = 0; k < 4; k++) {
 			if (k < a.c)
 				y.v[k] = from_float<T>(normalize(pixel[k], a.mean[k], a.std[k]));
 		}
 	}
-	store_vector<T>(a.y, i, y);
+	store_vector<T>(a.y, ((size_t)p.n * a.h + p.h) * a.w + p.i, y);
 }
 
 template <class T> static cudaError_t launch_gather(const struct ct__k_gather_args *a, cudaStream_t s)
 {
 	if (a->c > 4 || a->cp != ct_vector<T>::size)
 		return cudaErrorInvalidValue;
-	return ct__launch(gather<T>, blocks_for((size_t)a->n * a->h * a->w, BLOCK), BLOCK, 0, s, *a);
+	return ct__launch(gather<T>, place_grid(a->n, a->h, a->w), place_block(a->w), 0, s, *a);
 }
 
 extern "C" cudaError_t ct__k_gather(const struct ct__k_gather_args *a, cudaStream_t s)

@@ -32,7 +32,8 @@ FIELDS = ("size", "loads", "bytes", "fp64", "divisions", "in_loops", "local", "w
 COLUMNS = r"norm (forward_sums|backward_sums|apply|backward_data)<.*|bias_backward partial_sums<.*"
 # (kernels, field, limit). An H100 has about 17 KB in flight per multiprocessor if its memory is busy all the time.
 RULES = ((r".*", "local", 0), (COLUMNS, "bytes", 32), (COLUMNS, "fp64", 0), (COLUMNS, "in_loops", 0), (COLUMNS, "warps", 16),
-         (r"pool .*", "in_loops", 0), (r"pool .*", "divisions", 4), (r"pool max_.*", "bytes", 24))
+         (r"pool .*", "in_loops", 0), (r"pool .*", "divisions", 4), (r"pool max_.*", "bytes", 24),
+         (r"(input input|gather gather)<.*", "divisions", 2))
 HEAD = """# The machine code of GPU kernels; sass_budget.py describes the fields. Where the architectures differ: sm_80/sm_90/sm_100. Written by:
 # cmake --build build/release --target sass_budget
 """

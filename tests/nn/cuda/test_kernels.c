@@ -54,6 +54,7 @@ static void test_input(void **state)
 		check_input(types[i], 3, 5, 7, 1, 1, true);
 		check_input(types[i], 2, 3, 4, 6, 3, false);
 		check_input(types[i], 1, 1, 1, 1, 37, false);
+		check_input(types[i], 2, 3, 2, 90, 20, false); /* several vectors, more than one block along a row */
 	}
 }
 
