@@ -10,8 +10,11 @@
 
 #include "nn/cuda/kernels/vector.cuh"
 
+#ifndef CT_COLUMN_GRID
+#define CT_COLUMN_GRID (132 * 8)
+#endif
 /* COLUMN_RUN: rows that a thread adds in the type ct_sum before it adds the sum to a double. */
-enum { COLUMN_THREADS = 256, COLUMN_GRID = 132 * 8, COLUMN_RUN = 8 };
+enum { COLUMN_THREADS = 256, COLUMN_GRID = CT_COLUMN_GRID, COLUMN_RUN = 8 };
 /* Threads of add_partial along the channels and along the blocks. */
 enum { PARTIAL_X = 8, PARTIAL_Y = 32 };
 

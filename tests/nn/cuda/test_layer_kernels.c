@@ -180,8 +180,9 @@ static void test_norm(void **state)
 		{5, 24, 3, 7, true, false, true, CT_BF16},
 		{9, 130, 9, 9, true, true, true, CT_F16},
 		{3, 300, 2, 2, true, false, false, CT_F16},
-		/* more rows than one run and one batch for each thread, because the channels need all blocks */
-		{75, 67712, 1, 1, true, false, true, CT_F32},
+		/* several runs and batches for each thread (CT_COLUMN_GRID), and rows that are left over */
+		{31, 40, 7, 8, true, false, true, CT_F32},
+		{31, 40, 7, 8, true, true, true, CT_BF16},
 	};
 
 	(void)state;
