@@ -6,12 +6,13 @@
  *     norm, ReLU               sums read dy, x; data reads dy, x, writes dx                5 (unfused: 8;
  *                                                                                          with two gradients: 11)
  *     norm, ReLU, A + B        sums read A, B, x, write d; data reads d, x, writes dx      7
- *     norm, sum, ReLU, A + B   sums read A, B, y, x, write d; data reads d, x, writes dx   8 (unfused: 11)
+ *     norm, sum, ReLU, A + B   sums read A, B, x, write d; data reads d, x, writes dx      7 (unfused: 11)
  *
  * d is the gradient before the ReLU, and with a sum also the gradient of the residual, which therefore costs nothing
- * more. The mask of the ReLU comes from y after a sum. Without a sum, it is computed again from x, which the kernels
- * read anyway. If the data kernel added and masked the gradients again instead of reading d, a block with a sum would
- * need 10 passes, and 11 if a separate kernel added A and B. */
+ * more. After a sum, the forward pass stores the mask of the ReLU in bits: with 16-bit values, it takes an eighth of a
+ * pass to write it and to read it. Without a sum, it is computed again from x, which the kernels read anyway. If the
+ * data kernel added and masked the gradients again instead of reading d, a block with a sum would need 10 passes, and
+ * 11 if a separate kernel added A and B. */
 #include "nn/cuda/compile/compile.h"
 
 static enum ct_status norm_task(struct cuda_program *p, const struct cuda_group *g, enum cuda_kind kind,
@@ -87,6 +88,8 @@ static enum ct_status forward_statistics(struct cuda_program *p, const struct cu
 enum ct_status ct__cuda_forward_norm(struct cuda_program *p, const struct cuda_group *g)
 {
 	const int in = cuda_node(p, g->norm)->in[0];
+	const struct cuda_value *v = &p->values[g->norm];
+	struct cuda_norm *n = &p->norms[g->norm];
 	struct cuda_task *t;
 
 	CT_TRY(forward_statistics(p, g));
@@ -94,11 +97,16 @@ enum ct_status ct__cuda_forward_norm(struct cuda_program *p, const struct cuda_g
 		CT_TRY(ct__cuda_new_value(p, g->last));
 	else
 		CT_TRY(ct__cuda_own_value(p, g->last, in));
+	n->mask = CUDA_NONE;
+	if (g->add != CUDA_NONE && g->relu != CUDA_NONE && cuda_is_training(p) && ct__cuda_needs_gradient(p, g->last))
+		CT_TRY(ct__cuda_buffer(p, ct__cuda_value_elems(p, v) * ct_dtype_bytes(p->type) / 16, &n->mask));
 	CT_TRY(norm_task(p, g, CUDA_NORM_APPLY, &t));
 	t->norm.relu = g->relu != CUDA_NONE;
 	CT_TRY(ct__cuda_refer(p, &t->norm.x, ct__cuda_value(p, in)->buffer));
 	if (g->add != CUDA_NONE)
 		CT_TRY(ct__cuda_refer(p, &t->norm.residual, p->values[g->residual].buffer));
+	if (n->mask != CUDA_NONE)
+		CT_TRY(ct__cuda_refer(p, &t->norm.mask, n->mask));
 	return ct__cuda_refer(p, &t->norm.y, p->values[g->last].buffer);
 }
 
@@ -142,8 +150,8 @@ static enum ct_status backward_sums(struct cuda_program *p, const struct cuda_gr
 	CT_TRY(ct__cuda_refer(p, &t->norm.dy, dy.buffer));
 	if (dy.second != CUDA_NONE)
 		CT_TRY(ct__cuda_refer(p, &t->norm.dy2, dy.second));
-	if (g->add != CUDA_NONE && g->relu != CUDA_NONE)
-		CT_TRY(ct__cuda_refer(p, &t->norm.y, v->buffer));
+	if (p->norms[g->norm].mask != CUDA_NONE)
+		CT_TRY(ct__cuda_refer(p, &t->norm.mask, p->norms[g->norm].mask));
 	if (stores_d(p, g))
 		CT_TRY(ct__cuda_refer(p, &t->norm.d, *d));
 	CT_TRY(refer_gradients(p, g, t));

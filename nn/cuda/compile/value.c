@@ -47,13 +47,13 @@ enum ct_status ct__cuda_new_value(struct cuda_program *p, int node)
 	return ct__cuda_buffer(p, value_bytes(p, v), &v->buffer);
 }
 
-/* Whether the backward pass of the group that computes v reads v: the mask of a ReLU. A norm without a sum computes the
- * mask again. */
+/* Whether the backward pass of the group that computes v reads v: the mask of a ReLU. A norm stores the mask or
+ * computes it again. */
 static bool backward_reads(const struct cuda_program *p, const struct cuda_value *v)
 {
 	const struct cuda_group *g = cuda_group(p, v->root);
 
-	return cuda_is_training(p) && g->relu != CUDA_NONE && (g->norm == CUDA_NONE || g->add != CUDA_NONE);
+	return cuda_is_training(p) && g->relu != CUDA_NONE && g->norm == CUDA_NONE;
 }
 
 enum ct_status ct__cuda_own_value(struct cuda_program *p, int node, int in)

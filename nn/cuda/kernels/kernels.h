@@ -146,8 +146,11 @@ cudaError_t ct__k_groups(const struct ct__k_groups_args *a, cudaStream_t s);
 struct ct__k_norm_args {
 	const void *x;        /* input of the norm */
 	const void *residual; /* forward: added before the ReLU; NULL: none */
-	void *y; /* forward: the result. backward_sums: if not NULL, the mask of the ReLU comes from it; else it is
-		    computed again from x, as in backward_data */
+	void *y;              /* forward: the result */
+	/* [rows, cp * size of an element / 16] Bit j is set if the ReLU passes element j of a vector of 16 bytes.
+	 * apply stores it if it is not NULL and there is a residual. backward_sums reads it; without it, the mask is
+	 * computed again from x, as in backward_data. */
+	uint8_t *mask;
 	const void *dy, *dy2; /* gradient of y; dy2: a second part of it, or NULL (only backward_sums) */
 	void *d;  /* backward_sums: dy + dy2 after the ReLU, which is also the gradient of `residual`; NULL: not stored;
 		     may be dy or dy2 */
@@ -166,12 +169,12 @@ struct ct__k_norm_args {
 };
 cudaError_t ct__k_norm_sums(const struct ct__k_norm_args *a, cudaStream_t s); /* x -> sums */
 cudaError_t ct__k_norm_finalize(const struct ct__k_norm_args *a,
-				cudaStream_t s); /* sums -> stat, count, running statistics */
+				cudaStream_t s); /* sums -> stat, inverse, running statistics */
 cudaError_t ct__k_norm_running(const struct ct__k_norm_args *a,
 			       cudaStream_t s); /* running statistics -> stat (evaluation) */
-cudaError_t ct__k_norm_apply(const struct ct__k_norm_args *a, cudaStream_t s); /* x, stat -> y */
+cudaError_t ct__k_norm_apply(const struct ct__k_norm_args *a, cudaStream_t s); /* x, stat -> y, mask */
 cudaError_t ct__k_norm_backward_sums(const struct ct__k_norm_args *a,
-				     cudaStream_t s); /* dy, dy2, x, y -> sums, dgamma, dbeta, d */
+				     cudaStream_t s); /* dy, dy2, x, mask -> sums, dgamma, dbeta, d */
 cudaError_t ct__k_norm_backward_data(const struct ct__k_norm_args *a, cudaStream_t s); /* dy, x, sums -> dx */
 
 struct ct__k_pool_args {

@@ -4,9 +4,10 @@
  * the square of the mean, for which sums in double are precise enough. `finalize` and `running` set the statistics of
  * padded channels to zero, so that their results are zero.
  *
- * Without a residual, y is not read in the backward pass: the mask of the ReLU is computed again from x. It must be the
- * mask of the stored y, so both passes use the same expression and round to the type of y before they compare with
- * zero. add_blocks serves both directions; only backward has dgamma. */
+ * y is not read in the backward pass. With a residual, the forward pass stores the mask of the ReLU, an eighth of a
+ * byte per element; without one, the mask is computed again from x. It must be the mask of the stored y, so both passes
+ * use the same expression and round to the type of y before they compare with zero. add_blocks serves both directions;
+ * only backward has dgamma. */
 #include "nn/cuda/kernels/columns.cuh"
 
 /* The arguments, and the number of blocks along the rows. */
@@ -83,18 +84,19 @@ static inline __device__ ct_vector<T> output_of(const norm_values<ct_vector<T>::
 	return x;
 }
 
-/* d: dy + dy2. FROM_X: the mask of the ReLU is computed again from x, and y is not loaded. */
+/* d: dy + dy2. FROM_X: the mask of the ReLU is computed again from x, and not loaded. */
 template <class T, bool FROM_X> struct backward_batch {
 	typedef struct ct__k_norm_args args;
 	static constexpr int size = ROWS_OF_TWO;
-	ct_vector<T> x[size], d[size], y[size];
+	ct_vector<T> x[size], d[size];
+	uint8_t mask[size];
 
 	__device__ backward_batch(const args &a, const size_t (&i)[size])
 	{
 		load_vectors(x, a.x, i);
 		load_vectors(d, a.dy, i);
-		if (!FROM_X && a.relu)
-			load_vectors(y, a.y, i);
+		for (int m = 0; !FROM_X && a.relu && m < size; m++)
+			mask[m] = a.mask[i[m]];
 		if (a.dy2) {
 			ct_vector<T> second[size];
 
@@ -122,7 +124,7 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, sizeof(T) == 4 ? 3 : 2)
 			if (FROM_X)
 				d = relu_passes(d, output_of<T>(n, b.x[m]));
 			else if (a.relu)
-				d = relu_passes(d, b.y[m]);
+				d = mask_passes(d, b.mask[m]);
 			if (a.d)
 				store_vector<T>(a.d, i, d);
 			for (int j = 0; j < V; j++) {
@@ -247,6 +249,8 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 4) apply(const struct c
 			}
 			if (m < exist)
 				store_vector<T>(a.y, i[m], x[m]);
+			if (RESIDUAL && a.mask && m < exist)
+				a.mask[i[m]] = mask_of(x[m]);
 		}
 	});
 }
@@ -302,7 +306,7 @@ template <class T> static cudaError_t launch_backward_sums(const struct ct__k_no
 {
 	const int vectors = a->cp / ct_vector<T>::size;
 
-	return ct__launch(a->relu && !a->y ? backward_sums<T, true> : backward_sums<T, false>,
+	return ct__launch(a->relu && !a->mask ? backward_sums<T, true> : backward_sums<T, false>,
 			  column_grid(a->rows, vectors, COLUMN_RUN), column_block(vectors), 0, s, *a);
 }
 

@@ -90,6 +90,26 @@ template <class T> static inline __device__ ct_vector<T> relu_passes(ct_vector<T
 	return d;
 }
 
+/* Bit j: a ReLU with the output y passes element j. */
+template <class T> static inline __device__ uint8_t mask_of(const ct_vector<T> &y)
+{
+	unsigned mask = 0;
+
+	for (int j = 0; j < ct_vector<T>::size; j++)
+		mask |= (unsigned)!(to_float(y.v[j]) <= 0) << j;
+	return (uint8_t)mask;
+}
+
+/* d where the mask of a ReLU is set, else 0. */
+template <class T> static inline __device__ ct_vector<T> mask_passes(ct_vector<T> d, unsigned mask)
+{
+	for (int j = 0; j < ct_vector<T>::size; j++) {
+		if (!(mask >> j & 1))
+			d.v[j] = from_float<T>(0.0f);
+	}
+	return d;
+}
+
 static inline unsigned blocks_for(size_t n, unsigned block)
 {
 	return (unsigned)((n + block - 1) / block);

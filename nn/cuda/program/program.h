@@ -170,8 +170,8 @@ struct cuda_program {
 	enum ct_dtype type;        /* of activations */
 	struct cuda_value *values; /* [n_nodes] */
 	struct cuda_group *groups; /* [n_nodes] */
-	struct cuda_norm {         /* buffers of a batch norm that the backward pass reads */
-		int stat, inverse, sums;
+	struct cuda_norm {         /* buffers that the backward pass of a batch norm reads; no mask: CUDA_NONE */
+		int stat, inverse, sums, mask;
 	} *norms;                  /* [n_nodes] */
 	int *taps;                 /* [n_nodes] buffers of the taps of max pools */
 	int dlogits;               /* buffer of the gradient of the logits */

@@ -54,6 +54,7 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 	a->dx = gpu_upload(NULL, m->elems, s->type);
 	a->dy2 = s->two ? gpu_upload(m->dy2, m->elems, s->type) : NULL;
 	a->d = s->residual ? gpu_upload(NULL, m->elems, s->type) : NULL;
+	a->mask = s->residual && s->relu ? gpu_bytes(NULL, m->elems * ct_dtype_bytes(s->type) / 16) : NULL;
 	a->gamma = gpu_upload(m->gamma, (size_t)m->cp, CT_F32);
 	a->beta = gpu_upload(m->beta, (size_t)m->cp, CT_F32);
 	a->dgamma = gpu_upload(NULL, (size_t)m->cp, CT_F32);
@@ -70,9 +71,9 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 static void norm_close(struct norm *m)
 {
 	const struct ct__k_norm_args *a = &m->a;
-	const void *device[] = {a->x,     a->residual, a->y,      a->dy,     a->dy2,   a->dx,           a->d,
-				a->gamma, a->beta,     a->stat,   a->dgamma, a->dbeta, a->running_mean, a->running_var,
-				a->sums,  a->partial,  a->inverse};
+	const void *device[] = {a->x,     a->residual, a->y,       a->dy,     a->dy2,   a->dx,           a->d,
+				a->gamma, a->beta,     a->stat,    a->dgamma, a->dbeta, a->running_mean, a->running_var,
+				a->sums,  a->partial,  a->inverse, a->mask};
 	float *host[] = {m->x, m->residual, m->dy, m->dy2, m->gamma, m->beta, m->mean, m->var};
 
 	for (size_t i = 0; i < CT_ARRAY_LEN(device); i++)
@@ -113,14 +114,13 @@ static void check_norm_forward(struct norm *m, double *stat, float *y)
 	test_free(x);
 }
 
-/* As the engine does: with a residual, the mask comes from y and d is stored. Otherwise the mask is computed again, and
- * y is not read. With two gradients and no residual, d and dx are written over dy. */
+/* As the engine does: with a residual, apply has stored the mask, and d is stored. Otherwise the mask is computed
+ * again. With two gradients and no residual, d and dx are written over dy. */
 static void run_norm_backward(struct norm *m)
 {
 	struct ct__k_norm_args sums = m->a, data = m->a;
 
-	if (!m->s.residual)
-		sums.y = data.y = NULL;
+	sums.y = data.y = NULL;
 	if (!m->s.residual && m->s.two)
 		sums.d = (void *)(uintptr_t)m->a.dy;
 	if (sums.d) {
