@@ -18,7 +18,7 @@ COPY = os.path.join(ROOT, "build", "planted")
 BUILD = os.path.join(COPY, "build", "release")
 LIMIT = 600  # seconds of a test program
 SKIPPED = 77
-KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(")
+KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s+)?(\w+)\(")
 
 # {file: [(kernel or subject, string that is in the file once, what replaces it, the test of tests/nn/cuda that must fail)]}
 # Whitespace in the string stands for any whitespace, so that the formatter may wrap the code.
@@ -35,7 +35,9 @@ DEFECTS = {
         ("add_blocks", "(float)sum;", "(float)(sum * 1.001);", "kernels"),
     ],
     "nn/cuda/kernels/columns.cuh": [
-        ("column_sums: rows", "rows * (blockIdx.y + 1) / gridDim.y;", "rows * (blockIdx.y + 1) / gridDim.y - (rows > 100);", "kernels"),
+        ("column_sums: rows", "(blockIdx.y + 1) / gridDim.y;", "(blockIdx.y + 1) / gridDim.y - (args.rows > 100);", "kernels"),
+        ("column_sums: second run", "i += (size_t)COLUMN_RUN * step", "i += step", "layer_kernels"),
+        ("column_run: rows left over", "if (FULL || k + m < n)", "", "layer_kernels"),
         ("add_partial: blocks", "i < blocks; i += PARTIAL_Y", "i < blocks - 1; i += PARTIAL_Y", "layer_kernels"),
     ],
     "nn/cuda/kernels/dropout.cu": [
@@ -70,8 +72,9 @@ DEFECTS = {
         ("groups: grid", "a->kp * a->plane * a->cp", "a->kp * a->cp", "layer_kernels"),
     ],
     "nn/cuda/kernels/input.cu": [
-        ("input", "(row * a.h * a.w + pixel) * a.c + c", "(row * a.h * a.w + pixel) * a.cp + c", "kernels"),
-        ("input: floats", "(row * a.c + c) * a.h * a.w + pixel", "(row * a.h * a.w + pixel) * a.c + c", "kernels"),
+        ("input", "+ p.h) * a.w + w) * a.c;", "+ p.h) * a.w + w) * a.cp;", "kernels"),
+        ("input: floats", "x[j * plane]", "x[j]", "kernels"),
+        ("input: vectors", "+ vector * V) * plane", "+ vector) * plane", "kernels"),
         ("output", "(row * plane + pixel) * a.cp + c", "(row * plane + pixel) * a.c + c", "stage"),
     ],
     "nn/cuda/kernels/loss.cu": [
@@ -94,26 +97,32 @@ DEFECTS = {
         ("add_blocks", "second *= (double)a.stat[a.cp + c];", "second *= (double)a.stat[c];", "layer_kernels"),
         ("add_blocks: count", "a.sums[2 * a.c] = (double)a.rows;", "a.sums[2 * a.c] = (double)a.rows + 1;", "layer_kernels"),
         ("finalize", "m * var * count / (count - 1)", "m * var", "layer_kernels"),
+        ("finalize: inverse of the count", "*a.inverse = 1 / count;", "*a.inverse = 1 / (count + 1);", "layer_kernels"),
         ("running", "(double)a.running_var[c] + (double)a.eps", "(double)a.running_var[c]", "layer_kernels"),
-        ("apply", "y += to_float(r.v[j]);", "", "layer_kernels"),
+        ("apply", "y += to_float(r[m].v[j]);", "", "layer_kernels"),
         ("apply: ReLU", "from_float<T>(a.relu ? relu(y) : y)", "from_float<T>(y)", "layer_kernels"),
+        ("apply: mask", "a.mask[i[m]] = mask_of(x[m]);", "a.mask[i[0]] = mask_of(x[m]);", "layer_kernels"),
+        ("backwards: rows left over", "i[m] = exists ? at - m * step : at;", "i[m] = at;", "layer_kernels"),
         ("backward_data", "- sum[j] - from_mean * slope[j]", "- sum[j]", "layer_kernels"),
         ("backward_data: fixed statistics", "c < a.c && !a.fixed;", "c < a.c;", "freeze"),
         ("backward_data: padding", "const bool real = c < a.c &&", "const bool real = c + 1 < a.c &&", "layer_kernels"),
     ],
     "nn/cuda/kernels/normalize.cuh": [
         ("normalize", "/ 255.0f - mean", "/ 256.0f - mean", "kernels"),
-        ("channel_value", "c == k ? v[k] : x", "c == k ? v[1] : x", "kernels"),
     ],
     "nn/cuda/kernels/philox.cuh": [
         ("philox", "round < 10", "round < 9", "kernels"),
     ],
+    "nn/cuda/kernels/place.cuh": [
+        ("place", "p.i = blockIdx.y * blockDim.x + threadIdx.x;", "p.i = threadIdx.x;", "layer_kernels"),
+    ],
     "nn/cuda/kernels/pool.cu": [
         ("max_forward", "first || v > best[j]", "first || v >= best[j]", "layer_kernels"),
         ("average_forward", "sum[j] / (float)count", "sum[j] / (float)(a.r * a.s)", "layer_kernels"),
-        ("backward", "(float)taps_inside(a, p, q)", "(float)(a.r * a.s)", "layer_kernels"),
-        ("backward: dilation", "h + pad - r * dilation", "h + pad - r", "layer_kernels"),
-        ("backward: stride", "from % stride == 0 && ", "", "layer_kernels"),
+        ("average_backward", "n_rows * taps_inside(", "n_rows * n_rows + 0 * taps_inside(", "layer_kernels"),
+        ("max_backward", "two ? tap + b.w.step : -1", "-1", "layer_kernels"),
+        ("max_backward: steps", "return {stride / divisor, dilation / divisor};", "return {stride, dilation};", "layer_kernels"),
+        ("max_backward: last output", "t.out >= n_out", "t.out > n_out", "layer_kernels"),
     ],
     "nn/cuda/kernels/update.cu": [
         ("norm_sums", "sum += g * g;", "sum += g;", "update_kernels"),
@@ -135,7 +144,8 @@ DEFECTS = {
         ("vector of fp16", "__float2half_rn(x)", "__float2half_rn(x * 1.01f)", "layer_kernels"),
         ("vector of bf16", "__float2bfloat16_rn(x)", "__float2bfloat16_rn(x * 1.05f)", "layer_kernels"),
         ("relu of NaN", "x <= 0 ? 0.0f : x", "x > 0 ? x : 0.0f", "kernels"),
-        ("relu_passes", "to_float(y.v[j]) <= 0", "to_float(y.v[j]) < 0", "layer_kernels"),
+        ("relu_passes", "if (to_float(y.v[j]) <= 0)", "if (to_float(y.v[j]) < 0)", "layer_kernels"),
+        ("mask_of", "!(to_float(y.v[j]) <= 0)", "!(to_float(y.v[j]) < 0)", "layer_kernels"),
     ],
     "nn/cuda/cudnn/graph.c": [
         ("stride of a convolution", "stride[2] = {win->stride_h, win->stride_w}", "stride[2] = {win->stride_w, win->stride_h}", "engine"),
@@ -168,6 +178,7 @@ DEFECTS = {
         ("missing ReLU", "t->norm.relu = g->relu != CUDA_NONE;\n\tCT_TRY(ct__cuda_refer(p, &t->norm.x,", "CT_TRY(ct__cuda_refer(p, &t->norm.x,", "engine"),
         ("missing second gradient", "CT_TRY(ct__cuda_refer(p, &t->norm.dy2, dy.second));", ";", "engine"),
         ("missing residual", "CT_TRY(ct__cuda_refer(p, &t->norm.residual, p->values[g->residual].buffer));", ";", "engine"),
+        ("missing stored mask", "CT_TRY(ct__cuda_refer(p, &t->norm.mask, p->norms[g->norm].mask));", ";", "engine"),
         ("overwritten gradient of the residual", "if (g->add != CUDA_NONE)\n\t\treturn ct__cuda_new_gradient(p, g->norm, dx);", "", "engine"),
     ],
     "nn/cuda/compile/forward.c": [
