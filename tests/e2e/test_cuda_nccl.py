@@ -121,6 +121,20 @@ class SelfCheck(Soft):
         self.assertEqual(self.checked("all")[4], "100")
         self.check_wrong("wrong@1:13", "in recorded pass [2-9] of 100", "train.self_check=on", "dist.bucket_mib=25", "dist.first_bucket_mib=25")
 
+    def test_windows_that_are_read_early(self):
+        """The defect of NCCL 2.28 to 2.30.6, in a version that is not in the table of defects. The ranks agree, and only the check finds it."""
+        sets, fault = (*self.SETS, "batch.global=8", "data.n_train=95"), {"SOFT_NCCL_FAULT": "early@0,early@1"}
+        windows = (*sets, "dist.nccl_windows=true")
+        right = self.cuda(*windows, "train.self_check=off", run="right", env={"SOFT_NCCL_VERSION": "23007"})
+        wrong = self.cuda(*windows, "train.self_check=off", run="silent", env={"SOFT_NCCL_VERSION": "23007", **fault})
+        self.assertNotEqual(wrong, right)
+        for version, code, says in (("23007", COMM, "the self check found a wrong sum: .* in recorded pass [0-9]+ of 100"),
+                                    ("22809", USAGE, "NCCL 2.28.9 may read registered windows before the gradients in them are complete")):
+            r = self.train("device=cuda", "--procs", 2, *windows, "train.self_check=on", run=version, env=self.soft(2, env={"SOFT_NCCL_VERSION": version, **fault}),
+                           expect=code)
+            self.assert_last_says(r, says, "dist.nccl_windows=false")
+        self.assertEqual(self.cuda(*sets, "train.self_check=on", run="plain", env={"SOFT_NCCL_VERSION": "23007", **fault}), right)
+
     def check_wrong(self, fault, message, *sets):
         r = self.train("device=cuda", "--procs", 2, *self.SETS, *sets, run="wrong", env=self.soft(2, env={"SOFT_NCCL_FAULT": fault}), expect=COMM)
         self.assert_last_says(r, "the self check found a wrong sum: .*" + message)

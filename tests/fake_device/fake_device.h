@@ -133,6 +133,9 @@ struct fake_work {
 	int refs;
 	enum fake_kind kind;
 	struct fake_event *event;
+	/* May be NULL. In a graph, the work may start when the nodes on which it depends have started, and not yet
+	 * ended. This is then called before it runs. */
+	void (*start)(struct fake_stream *s, struct fake_work *w);
 };
 struct fake_work *fake_work_keep(struct fake_work *w);
 void fake_work_drop(struct fake_work *w);

@@ -10,6 +10,7 @@ struct fake_launch {
 	struct fake_moment **moments; /* of the nodes that are events */
 	int *missing;                 /* dependencies of each node that are not done */
 	int *ready, n_ready, n_left;
+	bool *started; /* [n_nodes] */
 	unsigned policy;
 	int fault;
 };
@@ -43,6 +44,7 @@ void fake_launch(struct fake_graph *g, struct fake_stream *s, struct fake_moment
 	l->moments = fake_alloc(n * sizeof(struct fake_moment *));
 	l->missing = fake_alloc(n * sizeof(int));
 	l->ready = fake_alloc(n * sizeof(int));
+	l->started = fake_alloc(n * sizeof(bool));
 	for (int i = 0; i < g->n_nodes; i++) {
 		l->missing[i] = g->nodes[i].n_deps;
 		if (l->missing[i] == 0)
@@ -68,6 +70,7 @@ void fake_launch_drop(struct fake_launch *l)
 	free(l->moments);
 	free(l->missing);
 	free(l->ready);
+	free(l->started);
 	free(l);
 }
 
@@ -86,6 +89,36 @@ static int run_node(struct fake_launch *l, struct fake_stream *s, int i)
 	}
 }
 
+static bool may_start(const struct fake_launch *l, int i)
+{
+	const struct fake_node *node = &l->graph->nodes[i];
+
+	if (!node->work->start || l->started[i])
+		return false;
+	for (int k = 0; k < node->n_deps; k++) {
+		if (!l->started[node->deps[k]])
+			return false;
+	}
+	return true;
+}
+
+/* Node i runs for the first time, or again because it was not ready. Some of its followers start early, and see what
+ * memory contains before it has run. */
+static void start(const struct fake_launch *l, struct fake_stream *s, int i)
+{
+	const struct fake_node *node = &l->graph->nodes[i];
+
+	l->started[i] = true;
+	for (int k = 0; k < node->n_followers; k++) {
+		const int f = node->followers[k];
+
+		if (!may_start(l, f) || fake_draw(s->machine, 2) > 0)
+			continue;
+		l->started[f] = true;
+		l->graph->nodes[f].work->start(s, l->graph->nodes[f].work);
+	}
+}
+
 int fake_launch_step(struct fake_launch *l, struct fake_stream *s, bool *done)
 {
 	int n = l->n_ready, first;
@@ -97,8 +130,9 @@ int fake_launch_step(struct fake_launch *l, struct fake_stream *s, bool *done)
 	for (int tried = 0; tried < n; tried++) {
 		int k = (first + tried) % n, i = l->ready[k];
 		const struct fake_node *node = &l->graph->nodes[i];
-		int error = run_node(l, s, i);
 
+		start(l, s, i);
+		const int error = run_node(l, s, i);
 		if (error == FAKE_NOT_READY)
 			continue;
 		memmove(&l->ready[k], &l->ready[k + 1], sizeof(int) * (size_t)(l->n_ready - k - 1));

@@ -80,6 +80,9 @@ struct soft_work {
 	 * late, it is called again after other work has had a turn; meanwhile, other threads can make calls. Any other
 	 * error that it returns becomes the device's error. It must not call CUDA. */
 	cudaError_t (*run)(void *args);
+	/* May be NULL. In a graph, the work may start when the nodes before it have started, but not ended, as kernels
+	 * do that are launched with programmatic stream serialization. This is then called, with device memory open. */
+	void (*start)(void *args);
 	const void *args; /* copied [args_bytes]; NULL if args_bytes is 0 */
 	size_t args_bytes;
 	/* May be NULL. Called once when the work will not run again, even if it could not be posted. */

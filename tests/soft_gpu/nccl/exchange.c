@@ -49,7 +49,7 @@ static bool writes_slot(const ncclComm_t c, const struct soft__call *call)
 static void put(const struct soft__task *t, size_t first, char *to, size_t n)
 {
 	size_t bytes = soft__type_bytes((ncclDataType_t)t->call.type);
-	const char *from = (const char *)t->send + first * bytes;
+	const char *from = (t->seen ? t->seen : (const char *)t->send) + first * bytes;
 
 	if (t->scaled)
 		soft__scale(t->call.type, t->scalar_at ? t->scalar_at : t->scalar, from, to, n);
@@ -250,6 +250,12 @@ static void unqueue(struct soft__job *job)
 	job->queued = false;
 }
 
+static void forget(struct soft__task *t)
+{
+	free(t->seen);
+	t->seen = NULL;
+}
+
 static void finish(struct soft__job *job)
 {
 	unqueue(job);
@@ -258,6 +264,7 @@ static void finish(struct soft__job *job)
 	for (int i = 0; i < job->n_tasks; i++) {
 		job->tasks[i].at = 0;
 		job->tasks[i].wrote = job->tasks[i].ended = false;
+		forget(&job->tasks[i]);
 	}
 	job->comm->n_ended++;
 }
@@ -329,6 +336,21 @@ cudaError_t soft__run_job(void *args)
 	return e;
 }
 
+void soft__start_job(void *args)
+{
+	const struct soft__job *job = *(struct soft__job **)args;
+
+	for (int i = 0; i < job->n_tasks; i++) {
+		struct soft__task *t = &job->tasks[i];
+
+		if (!t->send)
+			continue;
+		forget(t);
+		t->seen = soft__alloc(t->send_bytes);
+		memcpy(t->seen, t->send, t->send_bytes);
+	}
+}
+
 void soft__release_job(void *args)
 {
 	struct soft__job *job = *(struct soft__job **)args;
@@ -347,6 +369,8 @@ void soft__release_job(void *args)
 			free(job->tape);
 		}
 	}
+	for (int i = 0; i < job->n_tasks; i++)
+		forget(&job->tasks[i]);
 	free(job->tasks);
 	free(job);
 	soft__comm_drop(c);

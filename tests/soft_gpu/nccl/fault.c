@@ -17,7 +17,7 @@ static struct {
 } faults[MAX_FAULTS];
 static bool mismatch_hangs, lost_is_error;
 
-static const char *const names[SOFT__N_FAULTS] = {"init", "stuck", "error", "wrong"};
+static const char *const names[SOFT__N_FAULTS] = {"init", "stuck", "error", "wrong", "early"};
 
 /* NAME@RANK[:N[:ERROR]], separated by commas. */
 static void parse(const char *spec)

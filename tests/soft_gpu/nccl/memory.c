@@ -79,6 +79,19 @@ void soft__registered_free(ncclComm_t c)
 	}
 }
 
+bool soft__in_window(const ncclComm_t c, const void *memory, size_t bytes)
+{
+	const char *p = memory;
+
+	for (const struct ncclWindow_vidmem *w = c->registered; w; w = w->next) {
+		const char *begin = w->memory;
+
+		if (w->number > 0 && p >= begin && p + bytes <= begin + w->bytes)
+			return true;
+	}
+	return false;
+}
+
 static ncclResult_t deregister(const char *function, ncclComm_t c, const struct ncclWindow_vidmem *w)
 {
 	int failed = soft_gpu_call(function);

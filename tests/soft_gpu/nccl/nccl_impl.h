@@ -181,6 +181,8 @@ void soft__windows_proceed(ncclComm_t c);
 /* Returns whether a registration is in progress. */
 bool soft__windows_pending(const ncclComm_t c);
 void soft__registered_free(ncclComm_t c);
+/* Returns whether the memory is in a window. */
+bool soft__in_window(const ncclComm_t c, const void *memory, size_t bytes);
 
 /* ---- group.c: from calls to posted work ------------------------------------------------------------- */
 
@@ -197,7 +199,8 @@ struct soft__task {
 	const void *scalar_at;
 	char scalar[8];
 	/* Progress. */
-	size_t at; /* elements */
+	char *seen; /* [send_bytes] what an operation read that began early; else NULL */
+	size_t at;  /* elements */
 	bool wrote, ended;
 };
 
@@ -230,6 +233,7 @@ ncclResult_t soft__set_op(struct soft__task *t, ncclRedOp_t handle, ncclComm_t c
 
 bool soft__is_message(const struct soft__task *t);
 cudaError_t soft__run_job(void *args);
+void soft__start_job(void *args); /* before the preceding work has ended */
 void soft__release_job(void *args);
 size_t soft__type_bytes(ncclDataType_t t); /* 0: no such type */
 const char *soft__type_name(uint32_t t);
@@ -243,7 +247,14 @@ void soft__reduce(const struct soft__call *call, int n_ranks, const char *const 
 
 /* ---- fault.c: SOFT_NCCL_* --------------------------------------------------------------------------- */
 
-enum soft__fault { SOFT__FAULT_INIT, SOFT__FAULT_STUCK, SOFT__FAULT_ERROR, SOFT__FAULT_WRONG, SOFT__N_FAULTS };
+enum soft__fault {
+	SOFT__FAULT_INIT,
+	SOFT__FAULT_STUCK,
+	SOFT__FAULT_ERROR,
+	SOFT__FAULT_WRONG,
+	SOFT__FAULT_EARLY,
+	SOFT__N_FAULTS
+};
 /* Returns the number N and the error of the fault that is requested for the rank, or false. */
 bool soft__fault_of(enum soft__fault f, int rank, int *n, int *error);
 bool soft__mismatch_hangs(void);

@@ -64,6 +64,62 @@ static void test_window(void **state)
 	run_ranks(3, register_window, "blocking");
 }
 
+/* Returns how many of 20 sums are wrong. Each time, 1 is copied to the memory that is then summed. */
+static int count_wrong(struct rank *r, float *x, bool captured)
+{
+	const float one = 1;
+	float *source = upload(&one, sizeof(one)), *sum = pinned(sizeof(*sum));
+	cudaGraphExec_t exec = NULL;
+	cudaGraph_t graph;
+	int n = 0;
+
+	for (int i = 0; i < 20; i++) {
+		if (captured && !exec)
+			ok(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+		if (!exec) {
+			ok(cudaMemcpyAsync(x, source, sizeof(one), cudaMemcpyDeviceToDevice, r->stream));
+			nccl_done(r->comm, ncclAllReduce(x, x, 1, ncclFloat32, ncclSum, r->comm, r->stream));
+			ok(cudaMemcpyAsync(sum, x, sizeof(*sum), cudaMemcpyDeviceToHost, r->stream));
+		}
+		if (captured && !exec) {
+			ok(cudaStreamEndCapture(r->stream, &graph));
+			ok(cudaGraphInstantiate(&exec, graph, 0));
+		}
+		if (exec)
+			ok(cudaGraphLaunch(exec, r->stream));
+		ok(cudaStreamSynchronize(r->stream));
+		n += *sum != 2;
+	}
+	if (exec)
+		ok(cudaGraphExecDestroy(exec));
+	return n;
+}
+
+/* Operations may begin early only in a graph and in a window. */
+static void begin_early(struct rank *r)
+{
+	float *plain = upload(NULL, sizeof(*plain)), zero = 0;
+	ncclWindow_t w;
+	void *p;
+
+	soft_nccl_set_faults("early@0,early@1");
+	nccl_ok(make_comm(r, false));
+	nccl_ok(ncclMemAlloc(&p, BYTES));
+	ok(cudaMemcpy(p, &zero, sizeof(zero), cudaMemcpyHostToDevice));
+	nccl_done(r->comm, ncclCommWindowRegister(r->comm, p, BYTES, &w, NCCL_WIN_COLL_SYMMETRIC));
+	check(count_wrong(r, plain, true) == 0);
+	check(count_wrong(r, p, false) == 0);
+	check(count_wrong(r, p, true) > 0);
+	soft_nccl_set_faults(NULL);
+	check(count_wrong(r, p, true) == 0);
+}
+
+static void test_begin_early(void **state)
+{
+	(void)state;
+	run_ranks(2, begin_early, NULL);
+}
+
 static void register_badly(struct rank *r)
 {
 	ncclWindow_t w;
@@ -115,7 +171,8 @@ static void test_mistakes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocate), cmocka_unit_test(test_window),
-					   cmocka_unit_test(test_misuse), cmocka_unit_test(test_mistakes)};
+					   cmocka_unit_test(test_begin_early), cmocka_unit_test(test_misuse),
+					   cmocka_unit_test(test_mistakes)};
 
 	use_devices();
 	return cmocka_run_group_tests(tests, NULL, NULL);

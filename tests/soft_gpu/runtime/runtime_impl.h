@@ -88,6 +88,7 @@ struct soft__work {
 	bool host; /* a function of cudaLaunchHostFunc */
 	char *name;
 	cudaError_t (*run)(void *args);
+	void (*start)(void *args);
 	void (*release)(void *args);
 	void *args;
 	struct soft_range *ranges;

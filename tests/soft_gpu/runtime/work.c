@@ -4,12 +4,22 @@
 
 #include "tests/soft_gpu/runtime/runtime_impl.h"
 
+static void start(struct fake_stream *s, struct fake_work *base)
+{
+	const struct soft__work *w = (const struct soft__work *)base;
+
+	fake_memory_open(&soft__gpu.devices[s->device].memory);
+	w->start(w->args);
+	soft__log("start stream %d %s early", s->slot, w->name);
+}
+
 struct soft__work *soft__work_create(const struct soft_work *from)
 {
 	struct soft__work *w = fake_alloc(sizeof(*w));
 
-	*w = (struct soft__work){.base.refs = 1,
+	*w = (struct soft__work){.base = {.refs = 1, .start = from->start ? start : NULL},
 				 .run = from->run,
+				 .start = from->start,
 				 .release = from->release,
 				 .fault = from->fault ? from->fault : soft__self.work_fault};
 	soft__self.work_fault = cudaSuccess;
