@@ -99,15 +99,39 @@ class Cuda(Case):
         return more.get("expect") or self.digest(run), self.losses(run), [m.get("grad_norm") for m in self.metrics(run, "step")]
 
     def test_recorded_equals_posted(self):
-        """With 1, 2 and 3 steps in a graph."""
+        """With 1, 2 and 3 steps in a graph, and with the self check of the recording, which leaves no trace."""
         for name in RECORDED:
             plain = self.recorded(name, "off", f"off-{name}")
             for seed, steps in ((1, 1), (2, 1), (3, 2), (4, 3)):
                 with self.subTest(sets=name, seed=seed, steps=steps):
                     log = self.path(f"log-{name}-{seed}")
-                    self.assertEqual(self.recorded(name, "on", f"on-{name}-{seed}", seed, f"train.graph_steps={steps}",
+                    check = "on" if seed > 1 else "off"
+                    self.assertEqual(self.recorded(name, "on", f"on-{name}-{seed}", seed, f"train.graph_steps={steps}", f"train.self_check={check}",
                                                    env={"SOFT_GPU_LOG": log}), plain)
                     self.assertIn("call cudaGraphLaunch", read_text(log))
+                    self.assertEqual(self.compared(f"on-{name}-{seed}"), check == "on")
+
+    def compared(self, run):
+        return "computes the same" in read_text(self.path(run, "log", "rank-00000.log"))
+
+    def test_recording_that_computes_something_else(self):
+        """Without the self check, the run ends with other weights and no message."""
+        wrong = {"SOFT_GPU_SKIP": "bias_backward"}
+        digests = [self.recorded("residual", "on", f"off-{len(env)}", 1, "train.self_check=off", "train.graph_steps=1", env=env)[0] for env in ({}, wrong)]
+        self.assertNotEqual(*digests)
+        for name, skip, steps, says in (("residual", "bias_backward", 1, "of the gradient of [a-z.0-9]*bias"), ("mlp", "update.cu", 2, "of the gradient of"),
+                                        ("mlp", "kernel apply (", 1, "of the weights of")):
+            with self.subTest(skip=skip):
+                r = self.cuda("train.epochs=4", *RECORDED[name], f"train.graph_steps={steps}", "train.self_check=on", run=f"{name}-{steps}",
+                              env={"SOFT_GPU_SKIP": skip}, expect=DEVICE)
+                self.assert_last_says(r, rf"the self check found a difference: element \d+ {says}.* after the recording of step \d+, and .* without a recording",
+                                      "train.cuda_graph=off")
+
+    def test_short_run_is_not_compared(self):
+        self.recorded("mlp", "on", "short", 1, "train.graph_steps=1")
+        self.assertFalse(self.compared("short"))
+        self.cuda("data.n_train=8", "batch.per_rank=1", "train.epochs=7", "train.graph_steps=1", "data.n_val=8", run="longer")
+        self.assertTrue(self.compared("longer"))
 
     def test_recorded_and_resumed(self):
         for name, steps in (("mlp", 2), ("convnet", 1)):

@@ -134,6 +134,8 @@ class SelfCheck(Soft):
                            expect=code)
             self.assert_last_says(r, says, "dist.nccl_windows=false")
         self.assertEqual(self.cuda(*sets, "train.self_check=on", run="plain", env={"SOFT_NCCL_VERSION": "23007", **fault}), right)
+        for rank in range(2):
+            self.assertIn("self check: the recording of step", read_text(self.path("plain", "log", f"rank-0000{rank}.log")))
 
     def check_wrong(self, fault, message, *sets):
         r = self.train("device=cuda", "--procs", 2, *self.SETS, *sets, run="wrong", env=self.soft(2, env={"SOFT_NCCL_FAULT": fault}), expect=COMM)

@@ -47,6 +47,7 @@
  *   SOFT_GPU_FAULT     a list of FUNCTION:N:ERROR or FUNCTION@N:ERROR, separated by commas. The N-th call of FUNCTION
  *                      (0: every call) returns the error number ERROR. With @, the call succeeds, but the work that it
  *                      posts fails when it runs. From then on, every call that uses the device returns this error.
+ *   SOFT_GPU_SKIP      kernels that were captured and whose names contain this string do nothing when the graph runs
  *   SOFT_GPU_LOG       a file to which a line is written for each call, each piece of work that ran and each context
  *                      and, at the end, a line with the numbers of objects that were not released
  *

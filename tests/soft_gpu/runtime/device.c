@@ -71,6 +71,7 @@ void soft__read_environment(void)
 	soft__gpu.driver = (int)number_of("SOFT_GPU_DRIVER", 13000);
 	soft__gpu.first_old = (int)(n - number_of("SOFT_GPU_OLD", 0));
 	soft__gpu.order = (int)number_of("SOFT_GPU_ORDER", -1);
+	soft__gpu.skip = getenv("SOFT_GPU_SKIP");
 	soft__gpu.blocking = number_of("CUDA_LAUNCH_BLOCKING", 0) != 0;
 	soft__gpu.n_devices = (int)n;
 	for (int i = 0; i < n; i++)

@@ -58,6 +58,7 @@ struct soft__gpu {
 	int driver, n_devices; /* number of visible devices */
 	int first_old;         /* this physical device and those after it are old (SOFT_GPU_OLD) */
 	int order;             /* SOFT_GPU_ORDER, or -1 if it is not set */
+	const char *skip;      /* SOFT_GPU_SKIP, or NULL */
 	bool blocking;         /* CUDA_LAUNCH_BLOCKING */
 	int physical[SOFT__MAX_DEVICES];
 	struct soft__device devices[SOFT__MAX_DEVICES];

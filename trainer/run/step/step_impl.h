@@ -4,6 +4,7 @@
  *   step_plain.c   ct__step_plain: work is posted as the loader delivers batches, and reads them where they are
  *                  ct__step_ahead: the batches of a step are copied to the device before its work is posted
  *   step_record.c  ct__step_recorded: as ahead, but the work of full steps is recorded once and then posted as a whole
+ *                  (step_compare.c compares a recording with the same work unrecorded)
  *   step_stage.c   ct__step_stage: the passes of a stage of a pipeline, with messages between them
  *
  * step_work.c has the pieces of which all of them compose a step; step_programs.c compiles programs; step_input.c
@@ -95,6 +96,7 @@ struct step_recorder {
 	} groups[CT_STEP_GROUPS];
 	uint64_t n_programs; /* ct_net_programs_made when the last step was posted */
 	bool smaller;        /* a step with fewer rows has been posted: no rank needs other programs for later ones */
+	bool compared;       /* ct__step_compare has been called */
 	bool off;            /* steps are not recorded any more */
 	char why[256];       /* why this rank cannot record; "": it can */
 	uint64_t weights;    /* generation of the parameters after the last posted step */
@@ -182,5 +184,14 @@ void ct__step_drop_recordings(ct_stepper *p);
 /* A rank, perhaps another one, cannot record. All ranks call this after they have taken the results of the same step.
  */
 void ct__step_stop_recording(ct_stepper *p);
+
+/* step_compare.c */
+
+/* Returns whether the recording of the group that begins with `first` is to be compared, if none was before. The result
+ * is the same on all ranks. */
+bool ct__step_may_compare(const ct_stepper *p, const struct step_slot *first);
+/* Posts the steps of a group as ct__step_post_each does, and fails with CT_DEVICE if its recording, posted from the
+ * same state, leaves other values. Waits for all posted work. */
+enum ct_status ct__step_compare(ct_stepper *p, const struct step_group *group, struct step_slot *first) CT_MUST_CHECK;
 
 #endif

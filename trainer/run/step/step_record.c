@@ -261,8 +261,12 @@ static enum ct_status post_group(ct_stepper *p, struct step_slot *first)
 	const bool full = are_full(p, first, p->ring.group);
 	const bool may = full && group->warm && !changed && !ct_program_is_profiled(p->s->model.full);
 
-	if (may && group->recording && all_recorded(p, first))
-		return post_recording(p, group, first);
+	if (may && group->recording && all_recorded(p, first)) {
+		if (p->recorder.compared || !ct__step_may_compare(p, first))
+			return post_recording(p, group, first);
+		p->recorder.compared = true;
+		return ct__step_compare(p, group, first);
+	}
 	if (may && !group->recording && !p->recorder.off && !p->recorder.why[0])
 		CT_TRY(try_record(p, group, first));
 	first->up[CT_SCALAR_UNRECORDED] = p->recorder.why[0] ? 1 : 0;
