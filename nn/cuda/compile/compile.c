@@ -25,7 +25,8 @@ static enum ct_status choose_plans(struct cuda_program *p)
 	const struct cuda_engine *e = (const struct cuda_engine *)p->base.net->engine;
 
 	const struct ct_net_opts *o = &p->base.net->opts;
-	const struct ct__timing where = {e->base.device, e->base.stream, e->cudnn, o->tuning, o->tuning_user};
+	const struct ct__timing where = {e->base.device, e->base.stream, e->cudnn,
+					 e->target,      o->tuning,      o->tuning_user};
 
 	CT_TRY(ct__cudnn_choices_make(e->choices, e->target, o->autotune, &where));
 	for (size_t i = 0; i < p->n_tasks; i++) {

@@ -124,16 +124,20 @@ static bool has_allowed_notes(const struct ct__cudnn_filter *f, const struct ct_
 	return info->deterministic || !f->deterministic;
 }
 
-/* Makes the plan of a configuration whose notes are in p->info. */
-static enum ct_status finalize_plan(ct__cudnn_plan *p, const ct__cudnn_target *t, cudnnBackendDescriptor_t config)
+/* Makes the plan of a configuration whose notes are in p->info. If handle is not NULL, it determines the device. */
+static enum ct_status finalize_plan(ct__cudnn_plan *p, const ct__cudnn_target *t, cudnnHandle_t handle,
+				    cudnnBackendDescriptor_t config)
 {
 	int64_t n = 0;
 
 	CT_TRY(ct__cudnn_create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &p->plan));
 	CT_TRY(ct__cudnn_set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
 			     &config));
-	CT_TRY(ct__cudnn_set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-			     &t->properties));
+	if (handle)
+		CT_TRY(ct__cudnn_set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle));
+	else
+		CT_TRY(ct__cudnn_set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+				     &t->properties));
 	CT_TRY(ct__cudnn_finalize(p->plan, "finalizing a plan"));
 	return ct__cudnn_get(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
 			     &p->info.workspace_bytes, "reading the workspace size of a plan");
@@ -147,7 +151,7 @@ static enum ct_status try_plan(ct__cudnn_plan *p, const ct__cudnn_target *t, con
 	*allowed = has_allowed_notes(filter, &p->info);
 	if (!*allowed)
 		return CT_OK;
-	CT_TRY(finalize_plan(p, t, config));
+	CT_TRY(finalize_plan(p, t, NULL, config));
 	*allowed = p->info.workspace_bytes <= filter->max_workspace_bytes;
 	return CT_OK;
 }
@@ -301,6 +305,25 @@ enum ct_status ct__cudnn_plan_make(const ct__cudnn_graph *g, const ct__cudnn_tar
 	return CT_OK;
 }
 
+enum ct_status ct__cudnn_plan_rebuild(ct__cudnn_plan *p, const ct__cudnn_graph *g, const ct__cudnn_target *t,
+				      cudnnHandle_t handle)
+{
+	ct__cudnn_plan made = {.info = p->info};
+	cudnnBackendDescriptor_t config;
+
+	CT_TRY(ct__cudnn_config_make(g, t->properties, p->info.config, &config));
+	const enum ct_status st = finalize_plan(&made, t, handle, config);
+	ct__cudnn_destroy(config);
+	/* The memory for its workspace is there already. */
+	if (st < 0 || made.info.workspace_bytes > p->info.workspace_bytes) {
+		ct__cudnn_destroy(made.plan);
+		return st < 0 ? st : CT_FAIL(CT_UNSUPPORTED, "the plan needs more workspace with a handle");
+	}
+	ct__cudnn_destroy(p->plan);
+	*p = made;
+	return CT_OK;
+}
+
 void ct__cudnn_candidates_release(struct ct__cudnn_candidates *c)
 {
 	for (int i = 0; i < c->n; i++)
@@ -376,7 +399,9 @@ void ct__cudnn_pack_destroy(ct__cudnn_pack *p)
 	ct_free(p);
 }
 
-enum ct_status ct__cudnn_plan_execute(const ct__cudnn_plan *p, const ct__cudnn_pack *pack, cudnnHandle_t handle)
+enum ct_status ct__cudnn_plan_execute(ct__cudnn_plan *p, const ct__cudnn_pack *pack, cudnnHandle_t handle)
 {
-	return ct__cudnn_check(cudnnBackendExecute(handle, p->plan, pack->pack), "cudnnBackendExecute");
+	CT_TRY(ct__cudnn_check(cudnnBackendExecute(handle, p->plan, pack->pack), "cudnnBackendExecute"));
+	p->info.executed = true;
+	return CT_OK;
 }

@@ -35,6 +35,7 @@ struct ct__cudnn_plan_info {
 	int64_t engine; /* index of the engine in cuDNN */
 	int64_t workspace_bytes;
 	char config[CT__CUDNN_CONFIG_MAX]; /* string form of the configuration (config.h) */
+	bool executed;                     /* ct__cudnn_plan_execute has succeeded */
 	bool tensor_core, down_convert, reduced_reduction, deterministic, compiled_at_run_time;
 };
 
@@ -73,8 +74,12 @@ typedef struct ct__cudnn_pack ct__cudnn_pack;
 enum ct_status ct__cudnn_pack_create(const ct__cudnn_graph *g, void *const *pointers, void *workspace,
 				     ct__cudnn_pack **out) CT_MUST_CHECK;
 void ct__cudnn_pack_destroy(ct__cudnn_pack *p);
+/* Makes the plan of the same configuration again, for a handle instead of the properties of the device. Plans are made
+ * from properties, because this needs no handle; cuDNN documents both ways. If it fails, p is as before. */
+enum ct_status ct__cudnn_plan_rebuild(ct__cudnn_plan *p, const ct__cudnn_graph *g, const ct__cudnn_target *t,
+				      cudnnHandle_t handle) CT_MUST_CHECK;
 /* Posts the plan to the stream of the handle. */
-enum ct_status ct__cudnn_plan_execute(const ct__cudnn_plan *p, const ct__cudnn_pack *pack,
+enum ct_status ct__cudnn_plan_execute(ct__cudnn_plan *p, const ct__cudnn_pack *pack,
 				      cudnnHandle_t handle) CT_MUST_CHECK;
 
 #endif

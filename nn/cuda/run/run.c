@@ -135,6 +135,16 @@ static enum ct_status run_dropout(const struct pass *pass, struct cuda_task *t)
 	return ct_cuda_launched(pass->on, ct__k_dropout(&t->dropout, pass->stream), "dropout");
 }
 
+static enum ct_status run_plan(const struct pass *pass, const struct cuda_task *t)
+{
+	const struct cuda_engine *e = (const struct cuda_engine *)pass->p->base.net->engine;
+	const struct ct__timing where = {
+		.device = e->base.device, .stream = pass->on, .handle = e->cudnn, .target = e->target};
+
+	CT_TRY(ct__cudnn_choices_execute(e->choices, t->plan.choice, &where, t->plan.pack));
+	return ct_cuda_launched(pass->on, cudaSuccess, "cuDNN");
+}
+
 static enum ct_status run_loss_scale(const struct pass *pass, const struct cuda_task *t)
 {
 	struct ct__k_convert_args a = t->convert;
@@ -146,7 +156,6 @@ static enum ct_status run_loss_scale(const struct pass *pass, const struct cuda_
 static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 {
 	const ct_net *net = pass->p->base.net;
-	const struct cuda_engine *e = (const struct cuda_engine *)net->engine;
 	cudaStream_t s = pass->stream;
 
 	switch (t->kind) {
@@ -165,10 +174,7 @@ static enum ct_status run_task(const struct pass *pass, struct cuda_task *t)
 	case CUDA_OUTPUT_BACKWARD:
 		return ct_cuda_launched(pass->on, ct__k_input(&t->input, s), "gradient of the output");
 	case CUDA_PLAN:
-		CT_TRY(ct_cuda_library_posted(pass->on,
-					      ct__cudnn_plan_execute(t->plan.choice->plan, t->plan.pack, e->cudnn),
-					      "cudnnBackendExecute"));
-		return ct_cuda_launched(pass->on, cudaSuccess, "cuDNN");
+		return run_plan(pass, t);
 	case CUDA_MAP:
 		return ct_cuda_launched(pass->on, ct__k_map(&t->map, s), "element-wise operation");
 	case CUDA_CONVERT:

@@ -146,6 +146,73 @@ static enum ct_status take_first_of_all(ct__cudnn_choices *c, const ct__cudnn_ta
 	return CT_OK;
 }
 
+/* ---- Plans that cannot be executed --------------------------------------------------------------------- */
+
+enum { MAX_OTHERS = 96 };
+
+/* Posts a candidate other than the plan that has failed, first those that cuDNN proposes after it. */
+static enum ct_status post_other(struct ct__cudnn_candidates *found, const struct ct__cudnn_choice *one,
+				 const struct ct__timing *where, const ct__cudnn_pack *pack, int *which)
+{
+	const char *failed = ct__cudnn_plan_info(one->plan)->config;
+	int first = 0;
+
+	for (int i = 0; i < found->n; i++) {
+		if (!strcmp(ct__cudnn_plan_info(found->plans[i])->config, failed))
+			first = i;
+	}
+	for (int k = 1; k < found->n; k++) {
+		*which = (first + k) % found->n;
+		if (ct__plan_execute(where, one->graph, found->plans[*which], pack) == CT_OK)
+			return CT_OK;
+		if (!ct__timing_recover(where))
+			return ct_error_status();
+		ct_error_clear();
+	}
+	return CT_FAIL(CT_UNSUPPORTED, "no other plan can be executed");
+}
+
+static enum ct_status replace(struct ct__cudnn_choice *one, const struct ct__timing *where, const ct__cudnn_pack *pack)
+{
+	struct ct__cudnn_filter filter = one->filter;
+	struct ct__cudnn_candidates found;
+	int which = 0;
+
+	filter.max_workspace_bytes = ct__cudnn_plan_info(one->plan)->workspace_bytes;
+	CT_TRY(ct__cudnn_plan_find(one->graph, where->target, &filter, MAX_OTHERS, &found));
+	const enum ct_status st = post_other(&found, one, where, pack, &which);
+	if (st == CT_OK) {
+		ct__cudnn_plan_destroy(one->plan);
+		one->plan = ct__cudnn_candidates_take(&found, which);
+	}
+	ct__cudnn_candidates_release(&found);
+	return st;
+}
+
+enum ct_status ct__cudnn_choices_execute(ct__cudnn_choices *c, const struct ct__cudnn_choice *one,
+					 const struct ct__timing *where, const ct__cudnn_pack *pack)
+{
+	const enum ct_status st = ct__plan_execute(where, one->graph, one->plan, pack);
+	char config[CT__CUDNN_CONFIG_MAX];
+	struct ct_error first;
+	size_t i = 0;
+
+	if (st == CT_OK || st == CT_NOMEM || ct__cudnn_plan_info(one->plan)->executed || !ct__timing_recover(where))
+		return st;
+	ct_error_save(&first);
+	ct_error_clear();
+	snprintf(config, sizeof(config), "%s", ct__cudnn_plan_info(one->plan)->config);
+	while (c->all[i] != one)
+		i++;
+	if (replace(c->all[i], where, pack) < 0) {
+		ct_error_clear();
+		return ct_error_restore(&first);
+	}
+	CT_WARN("%s: using plan %s, because plan %s failed: %s", one->name, ct__cudnn_plan_info(one->plan)->config,
+		config, first.message);
+	return CT_OK;
+}
+
 /* ---- The cache ---------------------------------------------------------------------------------------- */
 
 /* The name of the entry, owned by the caller: everything that the choice depends on, except the key of the cache. */

@@ -48,5 +48,10 @@ const struct ct__cudnn_choice *ct__cudnn_choices_at(const ct__cudnn_choices *c, 
  * form. On failure, the choices that have no plan are destroyed. */
 enum ct_status ct__cudnn_choices_make(ct__cudnn_choices *c, const ct__cudnn_target *t, enum ct_autotune tune,
 				      const struct ct__timing *where) CT_MUST_CHECK;
+/* Posts the plan of a choice of c. If it has never been executed and cuDNN refuses it, also after it was made again
+ * (ct__plan_execute), this posts the next plan that cuDNN proposes for the graph and that needs no more workspace, and
+ * keeps it, with a warning. */
+enum ct_status ct__cudnn_choices_execute(ct__cudnn_choices *c, const struct ct__cudnn_choice *one,
+					 const struct ct__timing *where, const ct__cudnn_pack *pack) CT_MUST_CHECK;
 
 #endif

@@ -19,6 +19,7 @@ static const int64_t enough_ns = 200000;
 
 struct run {
 	const struct ct__timing *where;
+	const ct__cudnn_graph *graph;
 	ct_event *from, *to;
 	void *memory;
 	bool refused; /* the last error came from cuDNN when it was to execute the plan */
@@ -37,8 +38,31 @@ static size_t place(const ct__cudnn_graph *g, size_t *offsets)
 	return at;
 }
 
-static enum ct_status measure(struct run *r, const ct__cudnn_plan *p, const ct__cudnn_pack *pack, int repeats,
-			      int64_t *ns)
+static enum ct_status execute(const struct ct__timing *t, ct__cudnn_plan *p, const ct__cudnn_pack *pack)
+{
+	return ct_cuda_library_posted(t->stream, ct__cudnn_plan_execute(p, pack, t->handle), "cudnnBackendExecute");
+}
+
+enum ct_status ct__plan_execute(const struct ct__timing *t, const ct__cudnn_graph *g, ct__cudnn_plan *p,
+				const ct__cudnn_pack *pack)
+{
+	const enum ct_status st = execute(t, p, pack);
+	struct ct_error first;
+
+	if (st == CT_OK || st == CT_NOMEM || ct__cudnn_plan_info(p)->executed || !ct__timing_recover(t))
+		return st;
+	ct_error_save(&first);
+	ct_error_clear();
+	if (ct__cudnn_plan_rebuild(p, g, t->target, t->handle) == CT_OK && execute(t, p, pack) == CT_OK) {
+		CT_INFO("plan %s of \"%s\" was made again for a handle, because it failed: %s",
+			ct__cudnn_plan_info(p)->config, ct__cudnn_graph_text(g), first.message);
+		return CT_OK;
+	}
+	ct_error_clear();
+	return ct_error_restore(&first);
+}
+
+static enum ct_status measure(struct run *r, ct__cudnn_plan *p, const ct__cudnn_pack *pack, int repeats, int64_t *ns)
 {
 	int64_t total;
 
@@ -46,8 +70,7 @@ static enum ct_status measure(struct run *r, const ct__cudnn_plan *p, const ct__
 	CT_TRY(ct_event_record(r->from, r->where->stream));
 	for (int i = 0; i < repeats; i++) {
 		r->refused = true;
-		CT_TRY(ct_cuda_library_posted(r->where->stream, ct__cudnn_plan_execute(p, pack, r->where->handle),
-					      "cudnnBackendExecute"));
+		CT_TRY(ct__plan_execute(r->where, r->graph, p, pack));
 		r->refused = false;
 	}
 	CT_TRY(ct_event_record(r->to, r->where->stream));
@@ -57,8 +80,7 @@ static enum ct_status measure(struct run *r, const ct__cudnn_plan *p, const ct__
 	return CT_OK;
 }
 
-static enum ct_status time_plan(struct run *r, const ct__cudnn_plan *p, const ct__cudnn_pack *pack, int64_t best,
-				int64_t *ns)
+static enum ct_status time_plan(struct run *r, ct__cudnn_plan *p, const ct__cudnn_pack *pack, int64_t best, int64_t *ns)
 {
 	int64_t again;
 
@@ -151,7 +173,7 @@ bool ct__timing_recover(const struct ct__timing *t)
 enum ct_status ct__timing_best(const struct ct__timing *t, const ct__cudnn_graph *g, struct ct__cudnn_candidates *c,
 			       int *best, int64_t *ns)
 {
-	struct run r = {.where = t};
+	struct run r = {.where = t, .graph = g};
 	ct__cudnn_pack *pack = NULL;
 	enum ct_status st = prepare(&r, g, c, &pack);
 

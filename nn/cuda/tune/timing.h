@@ -1,4 +1,4 @@
-/* Measures how long the plans of a graph take on the device. */
+/* Executes the plans of a graph, and measures how long they take on the device. */
 #ifndef CT_NN_CUDA_TUNE_TIMING_H
 #define CT_NN_CUDA_TUNE_TIMING_H
 
@@ -10,6 +10,7 @@ struct ct__timing {
 	ct_device *device;
 	ct_stream *stream;
 	cudnnHandle_t handle;
+	const ct__cudnn_target *target;
 	void (*progress)(void *user, size_t done, size_t total);
 	void *user;
 };
@@ -22,6 +23,10 @@ struct ct__timing {
  * as long as the device still works. If none is left, the error is that of the last one. */
 enum ct_status ct__timing_best(const struct ct__timing *t, const ct__cudnn_graph *g, struct ct__cudnn_candidates *c,
 			       int *best, int64_t *ns) CT_MUST_CHECK;
+/* Posts a plan. If cuDNN refuses to execute it for the first time, the plan is made again for the handle, and posted
+ * again; if that fails, too, the first error is returned. */
+enum ct_status ct__plan_execute(const struct ct__timing *t, const ct__cudnn_graph *g, ct__cudnn_plan *p,
+				const ct__cudnn_pack *pack) CT_MUST_CHECK;
 /* After an error of cuDNN: returns whether the device still works, after it has waited for the stream. Keeps the
  * pending error. */
 bool ct__timing_recover(const struct ct__timing *t);

@@ -97,6 +97,7 @@ struct soft__descriptor {
 	struct soft__engine engine;
 	struct soft__knob knob;
 	struct soft__device device;
+	bool has_handle;               /* of plans */
 	cudnnBackendDescriptor_t real; /* the descriptor in the real library (consult.c), or NULL */
 };
 

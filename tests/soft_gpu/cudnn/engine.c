@@ -382,10 +382,11 @@ static cudnnStatus_t make_plan(struct soft__descriptor *d, const struct soft__de
 		part(d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
 	cudnnStatus_t st;
 
-	if (!device || !device->is_final)
+	d->has_handle = soft__find(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
+	if (!d->has_handle && (!device || !device->is_final))
 		soft_gpu_fail("cudnn: a plan without a finalized device");
 	soft__graph_keep(d, c->graph);
-	d->device = device->device;
+	d->device = d->has_handle ? c->device : device->device;
 	d->engine = c->engine;
 	if (soft__consults()) {
 		st = soft__consult_finalize(d);

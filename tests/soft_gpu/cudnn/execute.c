@@ -188,6 +188,8 @@ cudnnStatus_t soft__execute(cudaStream_t stream, const struct soft__descriptor *
 		return soft__refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED,
 				    "the plan or the variant pack is not finalized");
 	st = soft__check_broken(plan->engine.index, SOFT_CUDNN_EXECUTE);
+	if (!st && !plan->has_handle)
+		st = soft__check_broken(plan->engine.index, SOFT_CUDNN_EXECUTE_WITHOUT_HANDLE);
 	if (!st)
 		st = place_all(&r, pack);
 	if (st)

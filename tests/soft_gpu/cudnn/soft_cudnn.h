@@ -41,7 +41,11 @@
 int soft_cudnn_live(void);
 /* Returns the number of descriptors of a cudnnBackendDescriptorType_t that were finalized since the process started. */
 int soft_cudnn_finalized(int type);
-enum soft_cudnn_stage { SOFT_CUDNN_FINALIZE, SOFT_CUDNN_EXECUTE };
+enum soft_cudnn_stage {
+	SOFT_CUDNN_FINALIZE,
+	SOFT_CUDNN_EXECUTE,
+	SOFT_CUDNN_EXECUTE_WITHOUT_HANDLE /* plans that were made for the properties of a device */
+};
 /* Finalizing or executing a plan with this engine then takes 30 ms longer. -1: none. */
 void soft_cudnn_set_slow(int64_t engine, enum soft_cudnn_stage stage);
 /* Returns how many executions were posted, since the process started, while another thread was finalizing a plan. */
