@@ -96,7 +96,9 @@ static void product(const struct soft__arithmetic *e, int64_t m, int64_t n, int6
 		}
 		return;
 	}
-	const int64_t first = e->shift % k;
+	if (e->wrong)
+		k--;
+	const int64_t first = k > 0 ? e->shift % k : 0;
 	soft__gemm(m, n, k - first, a + first * a_column, a_row, a_column, b + first * b_row, b_row, c, c_row);
 	if (first)
 		soft__gemm(m, n, first, a, a_row, a_column, b, b_row, c, c_row);

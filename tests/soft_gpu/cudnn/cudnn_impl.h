@@ -187,6 +187,7 @@ void soft__round_tf32(float *values, int64_t n);
 struct soft__arithmetic {
 	bool tf32, down_convert, reduced; /* inputs are rounded to tf32; inputs are rounded to fp16; partial sums are
 					   * rounded to fp16 */
+	bool wrong;                       /* the last product of a sum is left out */
 	unsigned shift;                   /* position at which sums begin; it differs between executions of a
 					   * nondeterministic engine */
 };
@@ -222,6 +223,7 @@ cudnnStatus_t soft__consult_notes(struct soft__descriptor *engine);
 
 /* execute.c: fails if the engine was broken by soft_cudnn_set_broken. */
 cudnnStatus_t soft__check_broken(int64_t engine, int stage);
+bool soft__is_wrong(int64_t engine);
 /* Around the making of a plan. */
 void soft__begin_finalizing(int64_t engine);
 void soft__end_finalizing(void);

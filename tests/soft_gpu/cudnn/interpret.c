@@ -26,6 +26,7 @@ static struct soft__arithmetic arithmetic_of(const struct soft__engine *e, const
 
 	a.down_convert = is_32_bit && has(e, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
 	a.tf32 = is_32_bit && !a.down_convert && has(e, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+	a.wrong = soft__is_wrong(e->index);
 	a.reduced = has(e, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
 	if (has(e, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC))
 		a.shift = 1 + 5 * atomic_fetch_add(&executions, 1);

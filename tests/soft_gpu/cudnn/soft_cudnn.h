@@ -31,6 +31,8 @@
  *   SOFT_CUDNN_DEVICE   the device, as JSON or as the path of a file that contains JSON; it replaces each device that
  *                       is given by its number
  *
+ * SOFT_CUDNN_WRONG is the number of an engine whose results are wrong (soft_cudnn_set_broken).
+ *
  * SOFT_GPU_FAULT and soft_gpu_calls identify the functions by their names; the error is a cudnnStatus_t. */
 #ifndef CT_TESTS_SOFT_GPU_CUDNN_SOFT_CUDNN_H
 #define CT_TESTS_SOFT_GPU_CUDNN_SOFT_CUDNN_H
@@ -44,13 +46,15 @@ int soft_cudnn_finalized(int type);
 enum soft_cudnn_stage {
 	SOFT_CUDNN_FINALIZE,
 	SOFT_CUDNN_EXECUTE,
-	SOFT_CUDNN_EXECUTE_WITHOUT_HANDLE /* plans that were made for the properties of a device */
+	SOFT_CUDNN_EXECUTE_WITHOUT_HANDLE, /* plans that were made for the properties of a device */
+	SOFT_CUDNN_WRONG                   /* executions leave out the last product of each sum */
 };
 /* Finalizing or executing a plan with this engine then takes 30 ms longer. -1: none. */
 void soft_cudnn_set_slow(int64_t engine, enum soft_cudnn_stage stage);
 /* Returns how many executions were posted, since the process started, while another thread was finalizing a plan. */
 int soft_cudnn_overlaps(void);
-/* Plans with this engine then cannot be finalized, or cannot be executed: CUDNN_STATUS_INTERNAL_ERROR. -1: none. */
+/* Plans with this engine then cannot be finalized, or cannot be executed: CUDNN_STATUS_INTERNAL_ERROR. Or they compute
+ * wrong results. -1: none. */
 void soft_cudnn_set_broken(int64_t engine, enum soft_cudnn_stage stage);
 
 #endif
