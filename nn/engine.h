@@ -101,6 +101,9 @@ struct ct_net_opts {
 	/* Called while operations are measured, first with 0 and last with done == total. May be NULL. */
 	void (*tuning)(void *user, size_t done, size_t total);
 	void *tuning_user;
+	/* The results of plans that are not ctrain's own are compared with direct sums before they are used. Programs
+	 * fail with CT_DEVICE if they differ. Only the engine cuda has such plans. */
+	bool self_check;
 	/* How convolutions are computed. NULL: ct_engine_plan decides. Copied. */
 	const struct ct_net_plan *plan;
 	bool nondeterministic; /* sums may be computed in an order that changes from run to run, if that is faster */

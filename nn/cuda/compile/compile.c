@@ -4,6 +4,7 @@
 #include "nn/cuda/compile/compile.h"
 
 #include "base/mem.h"
+#include "nn/cuda/tune/verify.h"
 
 enum ct_status ct__cuda_compile_tasks(struct cuda_program *p)
 {
@@ -22,13 +23,14 @@ enum ct_status ct__cuda_compile_tasks(struct cuda_program *p)
 /* Chooses a plan for each graph. All plans of a program use the same workspace, one after the other. */
 static enum ct_status choose_plans(struct cuda_program *p)
 {
-	const struct cuda_engine *e = (const struct cuda_engine *)p->base.net->engine;
-
+	struct cuda_engine *e = (struct cuda_engine *)p->base.net->engine;
 	const struct ct_net_opts *o = &p->base.net->opts;
 	const struct ct__timing where = {e->base.device, e->base.stream, e->cudnn,
 					 e->target,      o->tuning,      o->tuning_user};
 
 	CT_TRY(ct__cudnn_choices_make(e->choices, e->target, o->autotune, &where));
+	if (o->self_check)
+		CT_TRY(ct__plans_verify(e->choices, &where, &e->n_verified));
 	for (size_t i = 0; i < p->n_tasks; i++) {
 		if (p->tasks[i].kind != CUDA_PLAN)
 			continue;

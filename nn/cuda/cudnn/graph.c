@@ -25,6 +25,7 @@ struct ct__cudnn_graph {
 	/* Operations, and the descriptors that they refer to. */
 	cudnnBackendDescriptor_t ops[CT__CUDNN_MAX_OPS], parts[CT__CUDNN_MAX_OPS];
 	int n_ops, n_parts;
+	struct ct__cudnn_conv_info conv;
 	cudnnBackendDescriptor_t graph;
 	char text[CT__CUDNN_TEXT_MAX];
 	enum ct_status status; /* of the first builder that failed */
@@ -234,6 +235,7 @@ void ct__cudnn_add_conv(ct__cudnn_graph *g, enum ct__cudnn_conv direction, int x
 	append_tensor(g, "y", y);
 	append(g, " stride=%d,%d pad=%d,%d dilation=%d,%d", win->stride_h, win->stride_w, win->pad_h, win->pad_w,
 	       win->dilation_h, win->dilation_w);
+	g->conv = (struct ct__cudnn_conv_info){.graph = g, .direction = direction, .x = x, .w = w, .y = y, .win = *win};
 	enum ct_status st = make_conv(g, d, x, w, y, win);
 	if (st < 0)
 		fail(g, st);
@@ -273,6 +275,12 @@ void ct__cudnn_add_pointwise(ct__cudnn_graph *g, enum ct__cudnn_pointwise op, in
 	if (b)
 		append_tensor(g, "b", b);
 	append_tensor(g, "y", y);
+	g->conv.y = y;
+	g->conv.relu |= op == CT__CUDNN_RELU;
+	if (b) {
+		CT_ASSERT(g->conv.n_addends < 2);
+		g->conv.addends[g->conv.n_addends++] = b;
+	}
 	enum ct_status st = make_pointwise(g, op, x, b, y);
 	if (st < 0)
 		fail(g, st);
@@ -308,6 +316,24 @@ int ct__cudnn_graph_n_tensors(const ct__cudnn_graph *g)
 bool ct__cudnn_graph_is_virtual(const ct__cudnn_graph *g, int tensor)
 {
 	return tensor_at(g, tensor)->is_virtual;
+}
+
+enum ct_dtype ct__cudnn_graph_dtype(const ct__cudnn_graph *g, int tensor)
+{
+	return tensor_at(g, tensor)->dtype;
+}
+
+void ct__cudnn_graph_conv(const ct__cudnn_graph *g, struct ct__cudnn_conv_info *out)
+{
+	const struct tensor *x = tensor_at(g, g->conv.x), *y = tensor_at(g, g->conv.y);
+
+	*out = g->conv;
+	memcpy(out->x_dims, x->dims, sizeof(x->dims));
+	memcpy(out->w_dims, tensor_at(g, g->conv.w)->dims, sizeof(x->dims));
+	memcpy(out->y_dims, y->dims, sizeof(y->dims));
+	for (int i = 0; i < g->conv.n_addends; i++)
+		out->per_channel[i] = memcmp(tensor_at(g, g->conv.addends[i])->dims, y->dims, sizeof(y->dims)) != 0;
+	out->type = x->dtype;
 }
 
 size_t ct__cudnn_graph_bytes(const ct__cudnn_graph *g, int tensor)

@@ -57,7 +57,21 @@ enum ct_status ct__cudnn_graph_finish(ct__cudnn_graph *g) CT_MUST_CHECK;
 const char *ct__cudnn_graph_text(const ct__cudnn_graph *g);
 int ct__cudnn_graph_n_tensors(const ct__cudnn_graph *g);
 bool ct__cudnn_graph_is_virtual(const ct__cudnn_graph *g, int tensor);
+enum ct_dtype ct__cudnn_graph_dtype(const ct__cudnn_graph *g, int tensor);
 size_t ct__cudnn_graph_bytes(const ct__cudnn_graph *g, int tensor); /* size of a tensor in memory */
+/* The convolution of the graph and what follows it. */
+struct ct__cudnn_conv_info {
+	const ct__cudnn_graph *graph;
+	enum ct__cudnn_conv direction;
+	int x, w, y; /* tensors in memory: y is the result of the last operation */
+	int64_t x_dims[4], w_dims[4], y_dims[4];
+	struct ct_window win;
+	int addends[2], n_addends;
+	bool per_channel[2];
+	bool relu;
+	enum ct_dtype type; /* of x */
+};
+void ct__cudnn_graph_conv(const ct__cudnn_graph *g, struct ct__cudnn_conv_info *out);
 /* The finished operation graph. Owned by g. */
 cudnnBackendDescriptor_t ct__cudnn_graph_descriptor(const ct__cudnn_graph *g);
 

@@ -327,6 +327,37 @@ struct ct__k_take_loss_args {
 };
 cudaError_t ct__k_take_loss(const struct ct__k_take_loss_args *a, cudaStream_t s);
 
+/* Sets the n elements of x to 1, -1, 2 or -2. */
+struct ct__k_conv_fill_args {
+	void *x;
+	size_t n;
+	uint32_t seed;
+	enum ct_dtype type;
+};
+cudaError_t ct__k_conv_fill(const struct ct__k_conv_fill_args *a, cudaStream_t s);
+
+enum ct__k_conv_direction { CT__K_CONV_FORWARD, CT__K_CONV_DATA, CT__K_CONV_FILTER };
+/* An element of the result of a convolution. */
+struct ct__k_conv_sum {
+	double found, sum, magnitude; /* as it was computed; as summed here; sum of the absolute products */
+	int64_t element;
+};
+/* Sums n_elements elements of the result of a convolution directly, and stores each with the value that the result has:
+ * y [n,p,q,k] with FORWARD, x [n,h,w,c] with DATA, or filter [k,r,s,c/groups] with FILTER. With FORWARD, up to two
+ * addends, which have one value for each channel or the size of y, and a ReLU may follow. */
+struct ct__k_conv_check_args {
+	enum ct__k_conv_direction direction;
+	const void *x, *filter, *y, *addends[2]; /* addends: NULL: there is none */
+	int per_channel[2];
+	int n, c, h, w, k, p, q, r, s, groups;
+	int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+	int relu, n_elements;
+	int64_t n_result; /* elements of the result */
+	struct ct__k_conv_sum *out;
+	enum ct_dtype type;
+};
+cudaError_t ct__k_conv_check(const struct ct__k_conv_check_args *a, cudaStream_t s);
+
 #ifdef __cplusplus
 }
 #endif

@@ -30,6 +30,7 @@ struct cuda_engine {
 	cudnnHandle_t cudnn;
 	ct__cudnn_target *target;
 	ct__cudnn_choices *choices; /* the graphs of all programs */
+	size_t n_verified;          /* choices whose plans have been verified (tune/verify.h) */
 	int level; /* 0: each node has its own tasks; 1: nodes are computed together (compile/fuse.c) */
 };
 

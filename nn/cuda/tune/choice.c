@@ -102,6 +102,11 @@ enum ct_status ct__cudnn_choices_add(ct__cudnn_choices *c, const char *name, ct_
 	return st;
 }
 
+const char *ct__cudnn_choices_path(const ct__cudnn_choices *c)
+{
+	return c->cache ? ct_plan_cache_path(c->cache) : NULL;
+}
+
 size_t ct__cudnn_choices_count(const ct__cudnn_choices *c)
 {
 	return c->n;

@@ -41,6 +41,8 @@ enum ct_status ct__cudnn_choices_add(ct__cudnn_choices *c, const char *name, ct_
 enum ct_status ct__cudnn_choices_know(ct__cudnn_choices *c, const ct__cudnn_graph *g,
 				      const struct ct__cudnn_filter *filter, enum ct_autotune tune, ct_device *device,
 				      bool *known) CT_MUST_CHECK;
+/* Returns the file of the plan cache, or NULL if it is not used. */
+const char *ct__cudnn_choices_path(const ct__cudnn_choices *c);
 /* The choices in the order in which they were added. */
 size_t ct__cudnn_choices_count(const ct__cudnn_choices *c);
 const struct ct__cudnn_choice *ct__cudnn_choices_at(const ct__cudnn_choices *c, size_t i);

@@ -25,8 +25,7 @@ struct run {
 	bool refused; /* the last error came from cuDNN when it was to execute the plan */
 };
 
-/* Sets the offset of each tensor in one block of memory, and returns the number of bytes that they need. */
-static size_t place(const ct__cudnn_graph *g, size_t *offsets)
+size_t ct__plan_place(const ct__cudnn_graph *g, size_t offsets[CT__CUDNN_MAX_TENSORS])
 {
 	size_t at = 0;
 
@@ -147,7 +146,7 @@ static enum ct_status prepare(struct run *r, const ct__cudnn_graph *g, const str
 
 		workspace_bytes = n > workspace_bytes ? n : workspace_bytes;
 	}
-	const size_t bytes = place(g, offsets);
+	const size_t bytes = ct__plan_place(g, offsets);
 	CT_TRY(ct_device_mem_alloc(r->where->device, bytes + workspace_bytes, false, &r->memory));
 	for (int i = 0; i < ct__cudnn_graph_n_tensors(g); i++)
 		pointers[i] = (char *)r->memory + offsets[i];

@@ -23,6 +23,8 @@ struct ct__timing {
  * as long as the device still works. If none is left, the error is that of the last one. */
 enum ct_status ct__timing_best(const struct ct__timing *t, const ct__cudnn_graph *g, struct ct__cudnn_candidates *c,
 			       int *best, int64_t *ns) CT_MUST_CHECK;
+/* Sets the offset of each tensor in one block of memory, and returns the number of bytes that they need. */
+size_t ct__plan_place(const ct__cudnn_graph *g, size_t offsets[CT__CUDNN_MAX_TENSORS]);
 /* Posts a plan. If cuDNN refuses to execute it for the first time, the plan is made again for the handle, and posted
  * again; if that fails, too, the first error is returned. */
 enum ct_status ct__plan_execute(const struct ct__timing *t, const ct__cudnn_graph *g, ct__cudnn_plan *p,

@@ -40,6 +40,16 @@ DEFECTS = {
         ("column_run: rows left over", "if (FULL || k + m < n)", "", "layer_kernels"),
         ("add_partial: blocks", "i < blocks; i += PARTIAL_Y", "i < blocks - 1; i += PARTIAL_Y", "layer_kernels"),
     ],
+    "nn/cuda/kernels/conv_check.cu": [
+        ("conv_fill", "h & 2 ? 1.0f : 2.0f", "h & 2 ? 0.0f : 0.0f", "verify"),
+        ("conv_sums", "return t->r < a.r;", "return t->r < a.r - 1;", "verify"),
+        ("conv_sums: gradient of the weights", "return t->n < a.n;", "return i < 63;", "verify"),
+        ("conv_sums: stride", "p % a.stride_h == 0 && ", "", "verify"),
+        ("conv_sums: dilation", "a.pad_h + t.r * a.dilation_h", "a.pad_h + t.r", "verify"),
+        ("conv_sums: groups", "t.k / kg * cg + t.c", "t.c", "verify"),
+        ("conv_sums: bias", "a.per_channel[i] ? e % a.k : e", "e % a.k", "verify"),
+        ("conv_sums: ReLU", "a.relu && sum < 0 ? 0 : sum", "sum", "verify"),
+    ],
     "nn/cuda/kernels/dropout.cu": [
         ("dropout", ">= drop_below", "< drop_below", "kernels"),
         ("dropout: element", "c * (uint32_t)(a.h * a.w) + pixel", "c + pixel * (uint32_t)a.c", "kernels"),
