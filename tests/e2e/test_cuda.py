@@ -127,6 +127,23 @@ class Cuda(Case):
                 self.assert_last_says(r, rf"the self check found a difference: element \d+ {says}.* after the recording of step \d+, and .* without a recording",
                                       "train.cuda_graph=off")
 
+    def test_plan_with_wrong_results(self):
+        """Engine 1 of the stand-in computes convolutions in fp32. Without the self check, the run ends with other weights and no message."""
+        sets, wrong = (*SETS["residual"], "train.max_steps=2", "train.eval_every=0"), {"SOFT_CUDNN_WRONG": "1", "XDG_CACHE_HOME": self.path("cache")}
+        digests = []
+        for env in ({}, wrong):
+            self.cuda(*sets, "train.self_check=auto", run=f"auto-{len(env)}", env=env)
+            digests.append(self.digest(f"auto-{len(env)}"))
+        self.assertNotEqual(*digests)
+        for tune, hint in (("off", "train.autotune=on"), ("cached", "train.autotune=off .* or delete .*/cache/ctrain/plans/.*txt")):
+            self.always = (f"train.autotune={tune}",)
+            r = self.cuda(*sets, "train.self_check=on", run=tune, env=wrong, expect=DEVICE)
+            self.assert_last_says(r, r"[a-z0-9]+: the self check found a wrong output: plan 1:2=[12] of cuDNN computes .* for element \d+ of .forward x=x:f32", hint)
+        self.always = Cuda.always
+        self.cuda(*sets, "train.self_check=on", run="right")
+        self.assertRegex(read_text(self.path("right", "log", "rank-00000.log")), r"self check: the results of \d+ plans of cuDNN are right")
+        self.assertEqual(self.digest("right"), digests[0])
+
     def test_short_run_is_not_compared(self):
         self.recorded("mlp", "on", "short", 1, "train.graph_steps=1")
         self.assertFalse(self.compared("short"))

@@ -13,6 +13,8 @@
 #include "trainer/plan/elastic.h"
 #include "trainer/plan/precision.h"
 
+enum { STEPS_PER_PART = 40 }; /* of the self check */
+
 enum ct_status ct_plan_check_precision(const struct ct_config *c, const ct_engine *e)
 {
 	return ct_engine_check_precision(e, ct_plan_precision(c));
@@ -261,6 +263,13 @@ static enum ct_status check_sync_bn(const struct ct_config *c, const struct ct_d
 		"model.bn=sync requires samples on every rank, but the last batch of an epoch (%llu samples) has none for rank %u",
 		(unsigned long long)(p->train.n - (p->steps_per_epoch - 1) * p->global_batch), s.rank);
 	return ct_error_hint("skip that batch: data.drop_last=true");
+}
+
+bool ct_plan_self_checks(const struct ct_config *c, uint64_t part, uint64_t left)
+{
+	if (c->train.self_check == CT_CFG_SELF_CHECK_AUTO)
+		return left / STEPS_PER_PART >= part;
+	return c->train.self_check == CT_CFG_SELF_CHECK_ON;
 }
 
 static enum ct_status plan_training(const struct ct_config *c, const struct ct_dataset_info *train,

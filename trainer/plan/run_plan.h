@@ -61,6 +61,9 @@ enum ct_status ct_plan_check_batch(const struct ct_config *c, uint32_t world) CT
  * or more, and loading includes decoding, warping or color changes, one eighth of it is reserved for the loader
  * threads. */
 int ct_plan_threads(const struct ct_config *c, int local_world);
+/* Returns whether the self check includes a part that takes as long as this many steps, if so many are left: with
+ * train.self_check=auto, each such part takes at most 2.5 % of the run. */
+bool ct_plan_self_checks(const struct ct_config *c, uint64_t part, uint64_t left);
 /* Returns data.workers. auto is 0 for small images in memory, because preparing them in the main thread is faster than
  * passing them between threads. Otherwise it is one eighth of the rank's CPUs, but at least 1. For compressed images
  * and a GPU, it is the number of CPUs minus one. */

@@ -120,6 +120,7 @@ static enum ct_status build_model(struct ct_session *s, bool train)
 		s->plan.net.sync = sum_statistics;
 		s->plan.net.sync_user = s;
 	}
+	s->plan.net.self_check = train && ct_plan_self_checks(s->cfg, 1, s->plan.total_steps);
 	if (train && ct_session_is_root(s)) {
 		s->plan.net.tuning = show_tuning;
 		s->plan.net.tuning_user = &s->start;

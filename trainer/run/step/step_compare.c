@@ -20,8 +20,7 @@
 
 enum {
 	MAX_PARTS = 10,
-	CHUNK = 1 << 20,      /* elements that are copied at once */
-	STEPS_PER_CHECK = 40, /* so that the second group and the copies take at most 5 % of a short run */
+	CHUNK = 1 << 20, /* elements that are copied at once */
 };
 #define MAX_BYTES ((size_t)1 << 30) /* larger states would be copied for longer than a second */
 
@@ -193,13 +192,9 @@ bool ct__step_may_compare(const ct_stepper *p, const struct step_slot *first)
 {
 	const struct ct_session *s = p->s;
 	const uint64_t left = s->plan.total_steps - first->result.request.step;
-	const enum ct_cfg_self_check check = s->cfg->train.self_check;
 
-	/* Without it, the same work may add in another order each time. */
-	if (!s->cfg->train.deterministic)
-		return false;
-	return check == CT_CFG_SELF_CHECK_ON ||
-	       (check == CT_CFG_SELF_CHECK_AUTO && left >= (uint64_t)(STEPS_PER_CHECK * p->ring.group));
+	/* Without train.deterministic, the same work may add in another order each time. */
+	return s->cfg->train.deterministic && ct_plan_self_checks(s->cfg, (uint64_t)p->ring.group, left);
 }
 
 enum ct_status ct__step_compare(ct_stepper *p, const struct step_group *group, struct step_slot *first)
