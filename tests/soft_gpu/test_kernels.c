@@ -156,9 +156,36 @@ static void test_out_of_bounds(void **state)
 	expect_message(&c, WITH_ASAN ? "kernels.cu" : "wrote after the end of an allocation of 400 bytes");
 }
 
+static void do_nothing(void (*function)(void), const void *args)
+{
+	(void)function, (void)args;
+}
+
+/* The table of what ptxas reports has a row for "wide" that is only for this test: 80 registers. "other" may be any
+ * kernel of the same file. */
+static void test_registers(void **state)
+{
+	struct soft_kernel k = {.name = "wide<T>, grid", .file = "tests/rule.cu", .call = do_nothing};
+	const dim3 one = {1, 1, 1};
+	const int args = 0;
+
+	(void)state;
+	ok(soft_gpu_launch(&k, one, (dim3){80, 10, 1}, 0, NULL, &args, sizeof(args)));
+	expect_error(soft_gpu_launch(&k, one, (dim3){801, 1, 1}, 0, NULL, &args, sizeof(args)),
+		     cudaErrorLaunchOutOfResources);
+	k.name = "other, grid";
+	expect_error(soft_gpu_launch(&k, one, (dim3){1024, 1, 1}, 0, NULL, &args, sizeof(args)),
+		     cudaErrorLaunchOutOfResources);
+	k.file = "tests/unknown.cu";
+	ok(soft_gpu_launch(&k, one, (dim3){1024, 1, 1}, 0, NULL, &args, sizeof(args)));
+	(void)cudaGetLastError();
+	ok(cudaDeviceSynchronize());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_registers),
 
 		cmocka_unit_test(test_missing_barrier), cmocka_unit_test(test_misuse),
 		cmocka_unit_test(test_out_of_bounds),   cmocka_unit_test(test_fresh_shared),

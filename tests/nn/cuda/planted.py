@@ -38,6 +38,7 @@ DEFECTS = {
         ("column_sums: rows", "(blockIdx.y + 1) / gridDim.y;", "(blockIdx.y + 1) / gridDim.y - (args.rows > 100);", "kernels"),
         ("column_sums: second run", "i += (size_t)COLUMN_RUN * step", "i += step", "layer_kernels"),
         ("column_run: rows left over", "if (FULL || k + m < n)", "", "layer_kernels"),
+        ("column_block: registers", "COLUMN_THREADS / x", "4 * COLUMN_THREADS / x", "layer_kernels"),
         ("add_partial: blocks", "i < blocks; i += PARTIAL_Y", "i < blocks - 1; i += PARTIAL_Y", "layer_kernels"),
     ],
     "nn/cuda/kernels/conv_check.cu": [

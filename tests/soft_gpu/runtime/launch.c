@@ -84,6 +84,44 @@ static bool is_launchable(const struct soft__grid *g)
 	       (uint64_t)b->x * b->y * b->z <= MAX_BLOCK;
 }
 
+/* What ptxas reports. */
+static const struct {
+	const char *file, *kernel;
+	unsigned registers[3]; /* of a thread, on sm_80, sm_90 and sm_100 */
+} facts[] = {
+#include "tests/soft_gpu/ptxas_rows.inc"
+};
+
+/* Returns the most registers that a thread of the kernel needs on any architecture, or 0 if this is not known. If the
+ * launch does not name the kernel, it may be any kernel of its file. */
+static unsigned registers_of(const struct soft_kernel *k)
+{
+	const char *file = strrchr(k->file, '/') ? strrchr(k->file, '/') + 1 : k->file;
+	const size_t len = strcspn(k->name, "<, ");
+	unsigned named = 0, any = 0;
+
+	for (size_t i = 0; i < sizeof(facts) / sizeof(*facts); i++) {
+		const bool same = strncmp(facts[i].kernel, k->name, len) == 0 &&
+				  (!facts[i].kernel[len] || facts[i].kernel[len] == '<');
+
+		for (int sm = 0; sm < 3 && strcmp(facts[i].file, file) == 0; sm++) {
+			const unsigned n = facts[i].registers[sm];
+
+			any = n > any ? n : any;
+			named = same && n > named ? n : named;
+		}
+	}
+	return named ? named : any;
+}
+
+/* A block must fit into the 65536 registers of a multiprocessor. They are allocated for warps, in units of 256. */
+static bool has_registers(const struct soft__grid *g)
+{
+	const unsigned warps = (g->block.x * g->block.y * g->block.z + 31) / 32;
+
+	return warps * ((registers_of(&g->kernel) * 32 + 255) / 256 * 256) <= 65536;
+}
+
 static atomic_ullong n_blocks;
 
 uint64_t soft_gpu_blocks(void)
@@ -106,6 +144,8 @@ static cudaError_t launch(const struct soft__grid *g, cudaStream_t handle, const
 		return cudaErrorInvalidResourceHandle;
 	if (!is_launchable(g))
 		return cudaErrorInvalidConfiguration;
+	if (!has_registers(g))
+		return cudaErrorLaunchOutOfResources;
 	if (g->shared_bytes > (l && l->bytes > SHARED_BYTES ? l->bytes : SHARED_BYTES))
 		return cudaErrorInvalidValue;
 	n_blocks += (uint64_t)g->grid.x * g->grid.y * g->grid.z;
