@@ -34,6 +34,14 @@ struct histogram_args {
 /* shared_bytes must have room for n_bins counters. */
 cudaError_t kernel_histogram(const struct histogram_args *a, int blocks, size_t shared_bytes, cudaStream_t s);
 
+struct last_block_args {
+	unsigned *count; /* 0 before the launch */
+	int *partial;    /* [blocks] */
+	int *sum;        /* of 1 to the number of blocks */
+	int fence;       /* 0: omit the fence, a deliberate mistake */
+};
+cudaError_t kernel_last_block(const struct last_block_args *a, int blocks, cudaStream_t s);
+
 struct transpose_args {
 	const float *x; /* [rows, columns] */
 	float *y;       /* [columns, rows] */

@@ -13,6 +13,7 @@
  *   after each piece of work. The same is true of the shared memory of kernels. Between static shared variables, there
  *   are guards only with gcc's AddressSanitizer.
  * - A warp runs as far ahead of the other warps as barriers allow. Warps, lanes and blocks run in one of three orders.
+ * - In a kernel with atomic operations on device memory, other blocks see the stores of a block only after a fence.
  * - Library calls, copies and fills declare what they read and write. It is an error if the ranges of two operations
  *   overlap, at least one of the two writes, and their order is not defined by an event, the order of a stream or a
  *   wait of the host. The error is reported when the second operation is posted; in a graph, when the graph is
@@ -154,6 +155,10 @@ void soft_block_sync(const char *file, int line);
 int soft_block_count(bool value, const char *file, int line);
 uint64_t soft_warp_shuffle(unsigned mask, uint64_t value, int source_lane, const char *file, int line);
 unsigned soft_warp_ballot(unsigned mask, bool value, const char *file, int line);
+/* __threadfence */
+void soft_gpu_fence(void);
+/* Each atomic operation ends with this call. */
+void soft_gpu_atomic(const void *address, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -156,6 +156,28 @@ static void test_out_of_bounds(void **state)
 	expect_message(&c, WITH_ASAN ? "kernels.cu" : "wrote after the end of an allocation of 400 bytes");
 }
 
+/* Without the fence, the last block does not see what most others have stored; the host does. */
+static void test_fence(void **state)
+{
+	enum { BLOCKS = 5 };
+
+	(void)state;
+	for (int fence = 0; fence < 2; fence++) {
+		const int zeros[BLOCKS + 2] = {0};
+		int *memory = upload(zeros, sizeof(zeros)), got[BLOCKS + 2];
+		const struct last_block_args a = {
+			.count = (unsigned *)memory, .partial = memory + 2, .sum = memory + 1, .fence = fence};
+
+		ok(kernel_last_block(&a, BLOCKS, NULL));
+		ok(cudaMemcpy(got, memory, sizeof(got), cudaMemcpyDeviceToHost));
+		assert_int_equal(got[0], BLOCKS);
+		assert_int_equal(got[1] == 15, fence);
+		for (int i = 0; i < BLOCKS; i++)
+			assert_int_equal(got[2 + i], i + 1);
+		ok(cudaFree(memory));
+	}
+}
+
 static void do_nothing(void (*function)(void), const void *args)
 {
 	(void)function, (void)args;
@@ -185,7 +207,7 @@ static void test_registers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_registers),
+		cmocka_unit_test(test_registers),       cmocka_unit_test(test_fence),
 
 		cmocka_unit_test(test_missing_barrier), cmocka_unit_test(test_misuse),
 		cmocka_unit_test(test_out_of_bounds),   cmocka_unit_test(test_fresh_shared),

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/soft_gpu/exec/fence.h"
 #include "tests/soft_gpu/exec/fiber.h"
 #include "tests/soft_gpu/runtime/runtime_impl.h"
 
@@ -281,7 +282,9 @@ void soft__run_grid(const struct soft__grid *g)
 		soft_thread.block = (uint3){(unsigned)(b % g->grid.x), (unsigned)(b / g->grid.x % g->grid.y),
 					    (unsigned)(b / g->grid.x / g->grid.y)};
 		run_block();
+		soft__fence_end_block();
 	}
+	soft__fence_end_grid();
 }
 
 void soft_block_sync(const char *file, int line)

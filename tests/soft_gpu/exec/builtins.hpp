@@ -20,6 +20,7 @@ template <class T> struct soft_same {
 		const T old = *p;                                      \
                                                                        \
 		*p = static_cast<T>(expression);                       \
+		soft_gpu_atomic(p, sizeof(*p));                        \
 		return old;                                            \
 	}
 SOFT_ATOMIC(atomicAdd, old + v)
@@ -40,6 +41,7 @@ template <class T> T atomicCAS(T *p, typename soft_same<T>::type expected, typen
 
 	if (old == expected)
 		*p = v;
+	soft_gpu_atomic(p, sizeof(*p));
 	return old;
 }
 

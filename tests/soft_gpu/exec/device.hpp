@@ -2,7 +2,8 @@
  * unchanged. Built-in functions are in builtins.hpp; add there what is missing.
  *
  * __shared__ variables are static: one copy for all threads of a block, filled with 0xFF before each block. They must be declared in a
- * kernel, or a function, that is static or in an unnamed namespace. Threads run one at a time, so fences need nothing. Arithmetic is
+ * kernel, or a function, that is static or in an unnamed namespace. Threads of a block run one at a time and see each other's
+ * stores at once; exec/fence.c has what other blocks see. Arithmetic is
  * that of the C++ compiler and the C library: it differs from a GPU's in the last bits (__expf and the like are not faster and less
  * exact here). */
 #ifndef CT_TESTS_SOFT_GPU_DEVICE_HPP
@@ -123,9 +124,9 @@ inline int soft_lane_up(int delta, int width = 32)
 #define __shfl_down_sync(mask, v, ...) soft_shuffle(mask, v, soft_lane_down(__VA_ARGS__), __FILE__, __LINE__)
 #define __shfl_up_sync(mask, v, ...) soft_shuffle(mask, v, soft_lane_up(__VA_ARGS__), __FILE__, __LINE__)
 
-#define __threadfence() ((void)0)
+#define __threadfence() soft_gpu_fence()
 #define __threadfence_block() ((void)0)
-#define __threadfence_system() ((void)0)
+#define __threadfence_system() soft_gpu_fence()
 
 /* Reductions of integers over the lanes of a mask. */
 template <class T> T soft_warp_reduce(unsigned mask, T value, char op, const char *file, int line)
