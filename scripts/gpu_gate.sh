@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Checks ctrain on a machine with a GPU and measures its speed, in less than ten minutes and without a network.
-#   scripts/gpu_gate.sh [--dry] [--only STEP,...] [--budget SECONDS] [--scale FACTOR] BUNDLE OUT
-# BUNDLE: made by scripts/gpu_bundle.sh, on this or another machine; it also contains this script. OUT: results (gate.md, gate.json).
-# --dry: on the software GPU, with a bundle made with --dry. bench/gpu/gate.py describes steps, results and exit status.
+#   scripts/gpu_gate.sh [--dry] [--only STEP,...] [--budget SECONDS] [--scale FACTOR] [--plans FILE] BUNDLE OUT
+# BUNDLE: made by scripts/gpu_bundle.sh, on this or another machine; it also contains this script. OUT/gate.json: all results; send this file.
+# --dry: on the software GPU, with a bundle made with --dry. bench/gpu/gate.py
+# describes steps, options, results and exit status.
 set -euo pipefail
 bundle=
 for argument; do
@@ -11,7 +12,7 @@ for argument; do
 done
 case ${1:-} in
 -h | --help)
-	sed -n '2,5s/^# //p' "$0"
+	sed -n '2,6s/^# //p' "$0"
 	exit 0
 	;;
 esac

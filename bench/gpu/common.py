@@ -10,7 +10,6 @@ import time
 # When the gate stops this step, on the clock of time.monotonic().
 DEADLINE = float(os.environ.get("GATE_DEADLINE", "inf"))
 BUNDLE = os.environ.get("GATE_BUNDLE", "")
-OUT = os.environ.get("GATE_OUT", "")
 WORK = os.environ.get("GATE_WORK", "")
 DRY = os.environ.get("GATE_DRY") == "1"
 DEVICE = ("device=cuda", "launch.procs=1")
@@ -26,6 +25,12 @@ def row(check, status, value=None, unit="", note="", **more):
     """Prints a row at once: the gate stores it even if this step fails or hangs later."""
     # One call, because several threads may do this.
     sys.stdout.write(json.dumps({"check": check, "status": status, "value": value, "unit": unit, "note": note, **more}) + "\n")
+    sys.stdout.flush()
+
+
+def describe(**about):
+    """Adds to the description of the run in the results."""
+    sys.stdout.write(json.dumps({"about": about}) + "\n")
     sys.stdout.flush()
 
 
@@ -52,7 +57,7 @@ class Pace:
         """Prints a row if there is too little time."""
         if left() > self.longest:
             return True
-        row(check, SKIPPED, note=f"{max(left(), 0):.0f} s of the step's time are left, and it needs about {self.longest:.0f}")
+        row(check, SKIPPED, note=f"not run: out of time ({max(left(), 0):.0f} s of the step's time are left, and it needs about {self.longest:.0f})")
         return False
 
     def __enter__(self):

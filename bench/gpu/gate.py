@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 """Runs the steps of the gate on a machine with a GPU, or with --dry on the software GPU. scripts/gpu_gate.sh starts it.
 
-  gate.py [--dry] [--only STEP,...] [--budget SECONDS] [--scale FACTOR] BUNDLE OUT
+  gate.py [--dry] [--only STEP,...] [--budget SECONDS] [--scale FACTOR] [--plans FILE] BUNDLE OUT
 
 BUNDLE is made by scripts/gpu_bundle.sh. Each step is a process (step.py NAME) with a time limit, and prints its results, one JSON object
-("row") per line. The gate adds the name of the step, and stores each row in OUT/gate.jsonl at once. A step that fails or hangs gets a row
-that says so, and the next step begins. Steps for which too little of the budget is left are skipped. --scale multiplies the time limits, for
-slow machines. After each step, OUT/gate.json and OUT/gate.md have all rows; OUT/gate.log has what the steps printed on standard error;
-OUT/plans.txt has the plans that ctrain chose for this GPU, and OUT/device.json the description of the GPU for cuDNN. OUT has few files and no
-directories, so that it can be copied back from anywhere. To continue with these plans, store plans.txt in the bundle as plans/NAME.txt, with
-the name that the row "plans" has.
+("row") per line. The gate adds the name of the step, and stores each row at once in OUT/gate.json, which has everything that is worth sending
+(report.py). A step that fails or hangs gets a row that says so, and the next step begins. Steps and checks for which too little time is left
+get a row "not run: out of time". OUT/gate.log has what the steps printed on standard error.
+
+--budget: seconds in all. --scale multiplies the time limits of the steps, for slow machines. --plans: the gate.json of another run on the same
+kind of machine, whose plans are used.
 
 Status of a row: pass, fail (a result is wrong), measured (a speed), not available (this build or machine does not have it), skipped,
 timeout, error (a step broke). Exit status: 0 if no row is fail, timeout or error, else 1; 2: wrong arguments.
 
 Environment: CTRAIN_CUDA_LIBS names directories with CUDA's libraries; without it, the gate searches Python's packages (nvidia/*/lib) and
-the toolkit. GATE_PYTHON is the Python that has PyTorch [this one; in a dry run, none].
+the toolkit. CUDA_VISIBLE_DEVICES selects the GPU [0]. GATE_PYTHON is the Python that has PyTorch [this one; in a dry run,
+none].
 """
 import argparse
 import glob
@@ -34,7 +35,7 @@ sys.path.insert(0, HERE)
 from plan import STEPS  # noqa: E402
 import report  # noqa: E402
 
-BAD = ("fail", "timeout", "error")
+MOST_LOG = 8000  # bytes of a step with a bad row that go to the results
 LIBRARIES = ("libcudart.so.13", "libcudnn.so.9")
 
 
@@ -44,13 +45,16 @@ def arguments():
     p.add_argument("--only", default="")
     p.add_argument("--budget", type=float, default=570)
     p.add_argument("--scale", type=float, default=1)
+    p.add_argument("--plans")
     p.add_argument("bundle")
     p.add_argument("out")
     a = p.parse_args()
     a.bundle, a.out = os.path.abspath(a.bundle), os.path.abspath(a.out)
-    unknown = set(filter(None, a.only.split(","))) - {s.name for s in STEPS}
+    only = list(filter(None, a.only.split(",")))
+    unknown = set(only) - {s.name for s in STEPS}
     if unknown:
         p.error(f"--only: there is no step {', '.join(sorted(unknown))}; the steps are {', '.join(s.name for s in STEPS)}")
+    a.steps = [s for s in STEPS if not only or s.name in only]
     if not os.path.isdir(a.bundle):
         p.error(f"{a.bundle} is not a directory")
     return a
@@ -85,10 +89,13 @@ def work_directory(a):
 
 
 def prepare(a, work):
-    """The plans of an earlier run, and permissions that a copy may have lost."""
-    os.makedirs(plans_of(work))
-    for path in glob.glob(os.path.join(glob.escape(a.bundle), "plans", "*.txt")):
-        shutil.copy(path, plans_of(work))
+    """The plans of another run, and permissions that a copy may have lost."""
+    if a.plans:
+        with open(a.plans, encoding="utf-8") as f:
+            plans = json.load(f)["plans"]
+        os.makedirs(plans_of(work))
+        with open(os.path.join(plans_of(work), os.path.basename(plans["name"])), "w", encoding="utf-8") as f:
+            f.write(plans["text"])
     for path in glob.glob(os.path.join(glob.escape(a.bundle), "bin", "*")) + glob.glob(os.path.join(glob.escape(a.bundle), "tests", "*")):
         if not os.access(path, os.X_OK):
             try:
@@ -108,38 +115,51 @@ def environment(a, work):
     libraries = [os.path.join(a.bundle, "lib"), *cuda, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("CTRAIN_", "SOFT_", "RANK", "WORLD_SIZE", "LOCAL_"))}
     env.setdefault("CUDA_VISIBLE_DEVICES", "0")  # the tests expect one device
-    return {**env, "GATE_BUNDLE": a.bundle, "GATE_OUT": a.out, "GATE_WORK": work, "GATE_DRY": "1" if a.dry else "0",
+    return {**env, "GATE_BUNDLE": a.bundle, "GATE_WORK": work, "GATE_DRY": "1" if a.dry else "0",
             "GATE_SCALE": str(a.scale), "GATE_PYTHON": python, "GATE_MISSING": " ".join(missing), "GATE_SEARCHED": ":".join(cuda),
             "CTRAIN_CUDA_LIBS": ":".join(cuda), "GATE_LIBRARIES": ":".join(libraries), "XDG_CACHE_HOME": os.path.join(work, "cache"),
             "PYTHONUNBUFFERED": "1"}
 
 
+class Stopped(Exception):
+    """A signal asks the gate to end."""
+
+
+def stop(number, _frame):
+    raise Stopped(signal.Signals(number).name)
+
+
 class Gate:
-    def __init__(self, a):
-        self.a, self.rows, self.lock, self.begin = a, [], threading.Lock(), time.monotonic()
-        self.step = ""
-        self.file = open(os.path.join(a.out, "gate.jsonl"), "w", encoding="utf-8")
-        self.log = open(os.path.join(a.out, "gate.log"), "ab")
+    def __init__(self, a, work):
+        self.a, self.work, self.lock = a, work, threading.Lock()
+        with open(os.path.join(a.bundle, "VERSION"), encoding="utf-8") as f:
+            commit = f.read().strip()
+        self.results = report.Results(os.path.join(a.out, "gate.json"), [s.name for s in a.steps], commit=commit, dry=a.dry,
+                                      options=sys.argv[1:])
+        log = os.path.join(a.out, "gate.log")
+        if os.path.exists(log):
+            os.remove(log)
+        self.log = open(log, "ab", buffering=0)  # the steps append to it, too
 
     def left(self):
-        return self.a.budget - (time.monotonic() - self.begin)
+        return self.a.budget - self.results.seconds()
 
     def store(self, step, entry):
-        entry = {"step": step, "at": round(time.monotonic() - self.begin, 2), **entry}
         with self.lock:
-            self.rows.append(entry)
-            self.file.write(json.dumps(entry) + "\n")
-            self.file.flush()
-            os.fsync(self.file.fileno())
-        value = "" if entry.get("value") is None else f" {entry['value']} {entry.get('unit', '')}"
-        print(f"{entry['at']:7.1f} s  {step:10}  {entry['status']:13}  {entry['check']}{value}  {entry.get('note', '')}".rstrip(), flush=True)
+            r = self.results.add(step, entry)
+        value = "" if r.get("value") is None else f" {r['value']} {r.get('unit', '')}"
+        print(f"{r['at']:7.1f} s  {step:10}  {r['status']:13}  {r['check']}{value}  {r.get('note', '')}".rstrip(), flush=True)
 
     def collect(self, step, stream):
         """Stores the rows of a step as they arrive. Lines that are no rows go to the log."""
         for line in stream:
             try:
                 entry = json.loads(line)
-                self.store(step, {"check": entry["check"], "status": entry["status"], **entry})
+                if "about" in entry:
+                    with self.lock:
+                        self.results.about.update(entry["about"])
+                else:
+                    self.store(step, {"check": entry["check"], "status": entry["status"], **entry})
             except (ValueError, KeyError, TypeError):
                 self.log.write(line)
 
@@ -147,70 +167,86 @@ class Gate:
         full = step.seconds * self.a.scale
         limit = min(full, self.left())
         if limit < step.least * self.a.scale:
-            self.store(step.name, {"check": step.name, "status": "skipped",
-                                   "note": f"{max(self.left(), 0):.0f} s are left, and it needs {step.least * self.a.scale:.0f}"})
+            self.store(step.name, {"check": step.name, "status": "skipped", "note": f"not run: out of time ({max(self.left(), 0):.0f} s are left, and "
+                                   f"it needs {step.least * self.a.scale:.0f})"})
             return
         self.log.write(f"\n== {step.name} (limit {limit:.0f} s)\n".encode())
-        self.log.flush()
-        begin = time.monotonic()
-        env = {**env, "GATE_DEADLINE": str(begin + limit)}
+        begin, start = time.monotonic(), self.log.tell()
+        state = self.results.steps[step.name]
+        state["state"] = "running"
+        code = self.wait(step, limit, {**env, "GATE_DEADLINE": str(begin + limit)})
+        if code is None and limit < full:
+            self.store(step.name, {"check": step.name, "status": "skipped", "note": f"stopped after {limit:.0f} s: the gate was out of time"})
+        elif code is None:
+            self.store(step.name, {"check": step.name, "status": "timeout", "note": f"stopped after {limit:.0f} s"})
+        elif code != 0:
+            self.store(step.name, {"check": step.name, "status": "error", "note": f"the step ended with {code}: see gate.log"})
+        seconds = time.monotonic() - begin
+        state.update(state="stopped" if code is None else "done", seconds=round(seconds, 1))
+        if self.results.bad(step.name):
+            state["log"] = self.end_of_log(start)
+        self.log.write(f"== {step.name}: {seconds:.1f} s\n".encode())
+
+    def wait(self, step, limit, env):
+        """Returns the exit status of the step, or None if it had to be stopped."""
         command = [sys.executable, "-B", os.path.join(HERE, "step.py"), step.name]
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, env=env, start_new_session=True)
         reader = threading.Thread(target=self.collect, args=(step.name, child.stdout), daemon=True)
         reader.start()
-        timed_out = False
+        code = None
         try:
-            child.wait(limit)
+            code = child.wait(limit)
         except subprocess.TimeoutExpired:
-            timed_out = True
-        try:
-            os.killpg(child.pid, signal.SIGKILL)  # also what the step has left running
-        except ProcessLookupError:
             pass
-        code = child.wait()
-        reader.join(5)
-        if timed_out and limit < full:
-            self.store(step.name, {"check": step.name, "status": "skipped", "note": f"stopped after {limit:.0f} s, when the gate's time was over"})
-        elif timed_out:
-            self.store(step.name, {"check": step.name, "status": "timeout", "note": f"stopped after {limit:.0f} s"})
-        elif code != 0:
-            self.store(step.name, {"check": step.name, "status": "error", "note": f"the step ended with {code}: see gate.log"})
-        self.log.write(f"== {step.name}: {time.monotonic() - begin:.1f} s\n".encode())
+        finally:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)  # also what the step has left running
+            except ProcessLookupError:
+                pass
+            child.wait()
+            reader.join(5)
+        return code
 
-    def report(self):
-        with self.lock:
-            report.write(self.a.out, self.rows, dry=self.a.dry, seconds=round(time.monotonic() - self.begin, 1))
+    def end_of_log(self, start):
+        with open(self.log.name, "rb") as f:
+            f.seek(max(start, os.path.getsize(f.name) - MOST_LOG))
+            return f.read().decode(errors="replace")
 
-    def keep_plans(self, work):
-        for path in glob.glob(os.path.join(glob.escape(plans_of(work)), "*.txt"))[:1]:
-            shutil.copy(path, os.path.join(self.a.out, "plans.txt"))
-            self.store("end", {"check": "plans", "status": "measured", "value": os.path.basename(path)})
+    def keep_plans(self):
+        for path in glob.glob(os.path.join(glob.escape(plans_of(self.work)), "*.txt"))[:1]:
+            with open(path, encoding="utf-8") as f:
+                self.results.about["plans"] = {"name": os.path.basename(path), "text": f.read()}
+
+    def run_all(self, env):
+        try:
+            for step in self.a.steps:
+                self.run(step, env)
+                self.keep_plans()
+        except Stopped as e:
+            for name, state in self.results.steps.items():
+                if state["state"] in ("running", "not run") and not any(r["step"] == name and r["check"] == name for r in self.results.rows):
+                    self.store(name, {"check": name, "status": "skipped", "note": f"{state['state'].replace('running', 'stopped')}: {e}"})
 
     def close(self):
-        self.file.close()
+        self.results.write(complete=True)
         self.log.close()
 
 
 def main():
     a = arguments()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
     os.makedirs(a.out, exist_ok=True)
-    gate = Gate(a)
     work = work_directory(a)
-    only = set(filter(None, a.only.split(",")))
     try:
         prepare(a, work)
-        env = environment(a, work)
-        for step in STEPS:
-            if not only or step.name in only:
-                gate.run(step, env)
-                gate.report()
-    finally:
-        gate.keep_plans(work)
-        gate.report()
+        gate = Gate(a, work)
+        gate.run_all(environment(a, work))
         gate.close()
+    finally:
         shutil.rmtree(work, ignore_errors=True)
-    bad = [r for r in gate.rows if r["status"] in BAD]
-    print(f"{len(gate.rows)} rows, {len(bad)} bad: {a.out}/gate.md")
+    bad = gate.results.bad()
+    print(f"{len(gate.results.rows)} rows, {len(bad)} bad; the results are in {gate.results.path}")
     sys.exit(1 if bad else 0)
 
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-from common import DRY, ERROR, FAIL, MEASURED, PASS, PROGRAM_ENV, SKIPPED, TIMEOUT, UNAVAILABLE, bundle, judge, left, program, row
+from common import DRY, ERROR, FAIL, MEASURED, PASS, PROGRAM_ENV, SKIPPED, TIMEOUT, UNAVAILABLE, WORK, bundle, describe, judge, left, program, row
 
 AT_ONCE = 4  # test programs: most of their time, they compute on one CPU what the GPU has to compute
 LEAST_SECONDS = 4  # a test program does not begin if less of the step's time is left
@@ -32,8 +32,6 @@ def check_manifest():
 
 def step_start():
     check_manifest()
-    with open(bundle("VERSION"), encoding="utf-8") as f:
-        row("version", MEASURED, f.read().strip())
     row("machine", MEASURED, f"{platform.machine()}, {os.cpu_count()} CPUs, {' '.join(platform.libc_ver())}, kernel {platform.release()}")
     missing = os.environ.get("GATE_MISSING")
     judge("CUDA libraries", not missing, note=f"missing: {missing}; searched: {os.environ['GATE_SEARCHED']}" if missing else "")
@@ -45,6 +43,8 @@ def step_start():
         judge("ctrain info", False, note=out.stderr.strip()[-300:])
         return
     info = json.loads(out.stdout)
+    cuda = info.get("cuda", {})  # missing if the module cannot be opened
+    describe(libraries=cuda.get("libraries"), devices=cuda.get("devices"), settings=info["settings"])
     for what in ("devices", "engines"):
         entry = next((e for e in info[what] if e["name"] == "cuda"), {"available": False, "why": "ctrain info does not list it"})
         judge(f"cuda in {what}", entry["available"], note=entry.get("why", ""))
@@ -56,10 +56,11 @@ def step_facts():
     for line in child.stdout:
         fact = json.loads(line)
         if fact["check"] == "device json" and fact["status"] == MEASURED:
-            with open(os.path.join(os.environ["GATE_OUT"], "device.json"), "w", encoding="utf-8") as f:
+            with open(os.path.join(WORK, "device.json"), "w", encoding="utf-8") as f:
                 f.write(fact["value"] + "\n")
+            describe(device_json=fact["value"])
             fact["value"] = len(fact["value"])
-            fact["unit"] = "bytes in device.json"
+            fact["unit"] = "bytes"
         row(fact.pop("check"), fact.pop("status"), **fact)
     code = child.wait()
     judge("gpu_facts", code == 0, note=f"ended with {code}: see gate.log" if code else "")
@@ -69,7 +70,7 @@ def run_test(name):
     """Runs one program. Its rows are printed when it ends, so that one that hangs does not hide the others."""
     seconds = left()
     if seconds < LEAST_SECONDS:
-        row(name, SKIPPED, note=f"{max(seconds, 0):.0f} s of the step's time are left, and it needs at least {LEAST_SECONDS}")
+        row(name, SKIPPED, note=f"not run: out of time ({max(seconds, 0):.0f} s of the step's time are left, and it needs at least {LEAST_SECONDS})")
         return
     try:
         out = program([bundle("tests", name)], timeout=seconds - 2)

@@ -1,7 +1,49 @@
-"""Writes the rows of the gate as one JSON file and one Markdown table."""
+#!/usr/bin/env python3
+"""The results of the gate, as one JSON file that is complete after each row. report.py FILE prints its rows as a Markdown table.
+
+Keys: dry, date, seconds, complete (false: the gate was killed), counts (rows by status), steps (name, state, seconds and, after a bad
+row, the end of the log), rows, and what describes the run: options, commit, card, libraries (ctrain info), device_json (for cuDNN's queries
+without a GPU) and plans (that ctrain chose for this GPU)."""
 import json
 import os
+import sys
 import time
+
+BAD = ("fail", "timeout", "error")
+
+
+class Results:
+    def __init__(self, path, steps, **about):
+        self.path, self.begin, self.rows = path, time.monotonic(), []
+        self.steps = {name: {"name": name, "state": "not run"} for name in steps}
+        self.about = {"date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **about}
+        self.write()
+
+    def seconds(self):
+        return round(time.monotonic() - self.begin, 2)
+
+    def add(self, step, entry):
+        """Returns the row with the time at which it was added."""
+        self.rows.append({"step": step, "at": self.seconds(), **entry})
+        if entry["check"] == "card":
+            self.about["card"] = entry["value"]
+        self.write()
+        return self.rows[-1]
+
+    def bad(self, step=None):
+        return [r for r in self.rows if r["status"] in BAD and step in (None, r["step"])]
+
+    def write(self, complete=False):
+        """Replaces the file, so that there is a valid one whenever the gate is killed."""
+        counts = {}
+        for r in self.rows:
+            counts[r["status"]] = counts.get(r["status"], 0) + 1
+        result = {"bench": "gpu_gate", **self.about, "seconds": self.seconds(), "complete": complete, "counts": counts,
+                  "steps": list(self.steps.values()), "rows": self.rows}
+        with open(self.path + ".new", "w", encoding="utf-8") as f:
+            json.dump(result, f, indent=1)
+            f.write("\n")
+        os.replace(self.path + ".new", self.path)
 
 
 def text(value):
@@ -14,25 +56,18 @@ def cell(s):
     return str(s).replace("|", "\\|").replace("\n", " ")
 
 
-def markdown(rows, title, summary):
-    lines = [f"# {title}", "", summary, "", "| step | check | status | value | note |", "| --- | --- | --- | ---: | --- |"]
-    for r in rows:
+def markdown(result):
+    where = "on the software GPU: no speed here is that of a GPU" if result["dry"] else f"on {result.get('card', 'an unknown card')}"
+    lines = ["# Gate" + (", dry run" if result["dry"] else ""), "",
+             f"{result['date'][:10]}, {result['commit']}, {where}, {result['seconds']:.0f} s" +
+             (": " if result["complete"] else ", killed: ") + ", ".join(f"{n} {status}" for status, n in sorted(result["counts"].items())) + ".",
+             "", "| step | check | status | value | note |", "| --- | --- | --- | ---: | --- |"]
+    for r in result["rows"]:
         value = f"{text(r.get('value'))} {r.get('unit', '')}".strip()
         lines.append("| " + " | ".join(cell(x) for x in (r["step"], r["check"], r["status"], value, r.get("note", ""))) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
-def write(out, rows, dry, seconds):
-    counts = {}
-    for r in rows:
-        counts[r["status"]] = counts.get(r["status"], 0) + 1
-    date = time.strftime("%Y-%m-%d", time.gmtime())
-    card = next((r["value"] for r in rows if r["check"] == "card"), None)
-    result = {"bench": "gpu_gate", "dry": dry, "date": date, "card": card, "seconds": seconds, "counts": counts, "rows": rows}
-    with open(os.path.join(out, "gate.json"), "w", encoding="utf-8") as f:
-        json.dump(result, f, indent=1)
-        f.write("\n")
-    where = "on the software GPU: no speed here is that of a GPU" if dry else f"on {card or 'an unknown card'}"
-    summary = f"{date}, {where}, {seconds:.0f} s: " + ", ".join(f"{n} {status}" for status, n in sorted(counts.items())) + "."
-    with open(os.path.join(out, "gate.md"), "w", encoding="utf-8") as f:
-        f.write(markdown(rows, "Gate" + (", dry run" if dry else ""), summary))
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as file:
+        print(markdown(json.load(file)))

@@ -8,7 +8,7 @@ import subprocess
 import threading
 
 from cases import sets_of
-from common import CACHED, DEVICE, DRY, FAIL, MEASURED, OUT, PROGRAM_ENV, QUIET, SKIPPED, UNAVAILABLE, WORK, Pace, bundle, judge, left, program, row
+from common import CACHED, DEVICE, DRY, FAIL, MEASURED, PROGRAM_ENV, QUIET, SKIPPED, UNAVAILABLE, WORK, Pace, bundle, judge, left, program, row
 from speed import IMAGES, SMALL
 
 # Kernels on small shapes; initcheck and synccheck are quick, racecheck is about shared memory.
@@ -127,7 +127,7 @@ def step_profile():
 
 def step_norms():
     """How many plans cuDNN can make of each graph that bench/cudnn_norms.c asks about (docs/DECISIONS.md, decision 24)."""
-    path, device = bundle("bin", "cudnn_norms"), os.path.join(OUT, "device.json")
+    path, device = bundle("bin", "cudnn_norms"), os.path.join(WORK, "device.json")
     if not os.path.exists(path):
         row("NORM graphs", UNAVAILABLE, note="the bundle has no cudnn_norms")
         return

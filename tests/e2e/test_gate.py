@@ -4,6 +4,7 @@ reports wrong results, missing files, crashes and steps that hang."""
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ BUILD = os.path.dirname(os.path.abspath(CTRAIN))
 BAD = {"fail", "timeout", "error"}
 
 
-class Gate(Case):
+class Base(Case):
     bundle = None
 
     def setUp(self):
@@ -23,10 +24,10 @@ class Gate(Case):
         self.more_env = {}
         if not os.path.exists(os.path.join(BUILD, "bench", "soft_gpu_facts")):
             self.skipTest("built without CUDA's headers or without bench/")
-        if Gate.bundle is None:
-            Gate.folder = tempfile.TemporaryDirectory()
-            Gate.bundle = os.path.join(Gate.folder.name, "bundle")
-            self.script("gpu_bundle.sh", "--dry", "--build", BUILD, Gate.bundle)
+        if Base.bundle is None:
+            Base.folder = tempfile.TemporaryDirectory()
+            Base.bundle = os.path.join(Base.folder.name, "bundle")
+            self.script("gpu_bundle.sh", "--dry", "--build", BUILD, Base.bundle)
 
     def script(self, name, *args, expect=0):
         env = self.env({"CTRAIN_SHARED": os.path.dirname(shared("data"))} if shared("data") else {})
@@ -39,7 +40,7 @@ class Gate(Case):
     def changed(self):
         """A copy of the bundle that a test changes."""
         path = self.path("bundle")
-        shutil.copytree(Gate.bundle, path, symlinks=True)
+        shutil.copytree(Base.bundle, path, symlinks=True)
         return path
 
     def stand_in(self, name, code):
@@ -49,22 +50,33 @@ class Gate(Case):
         return path
 
     def gate(self, bundle, *args, expect=1, only=None):
-        """The rows as {(step, check): row}."""
+        """Returns the rows as {(step, check): row}. self.result has all results."""
         options = ("--only", only) if only else ()
         self.script("gpu_gate.sh", "--dry", "--scale", 2 * SLOW, *options, *args, bundle, self.path("out"), expect=expect)
-        with open(self.path("out", "gate.jsonl"), encoding="utf-8") as f:
-            rows = [json.loads(line) for line in f]
+        self.result = self.results()
+        self.assertTrue(self.result["dry"] and self.result["complete"])
+        return {(r["step"], r["check"]): r for r in self.result["rows"]}
+
+    def results(self):
         with open(self.path("out", "gate.json"), encoding="utf-8") as f:
-            result = json.load(f)
-        self.assertEqual(result["rows"], rows)
-        self.assertTrue(result["dry"])
-        return {(r["step"], r["check"]): r for r in rows}
+            return json.load(f)
 
     def bad(self, rows):
         return {key: r["status"] for key, r in rows.items() if r["status"] in BAD}
 
+    def replace(self, bundle, name, code):
+        """Returns the path at which the original now is."""
+        path = os.path.join(bundle, name)
+        os.rename(path, path + ".real")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\n" + code)
+        os.chmod(path, 0o755)
+        return path + ".real"
+
+
+class Gate(Base):
     def test_dry_run(self):
-        rows = self.gate(Gate.bundle, expect=0)
+        rows = self.gate(Base.bundle, expect=0)
         self.assertEqual(self.bad(rows), {})
         for key in (("start", "files of the bundle"), ("start", "cuda in engines"), ("facts", "gpu_facts"), ("tests", "test_cuda_kernels"),
                     ("equal", "resnet20, fp32: losses of ref"), ("equal", "resnet20, bf16: losses of ref"),
@@ -79,7 +91,7 @@ class Gate(Case):
                     ("small", "convnet N=64 fp32: first start"), ("small", "mlp N=64 fp32: time of a step"), ("profile", "bench step")):
             self.assertEqual(rows[key]["status"], "measured", key)
             self.assertGreater(rows[key]["value"], 0, key)
-        nccl = os.path.exists(os.path.join(Gate.bundle, "soft", "libnccl.so.2"))
+        nccl = os.path.exists(os.path.join(Base.bundle, "soft", "libnccl.so.2"))
         self.assertEqual(rows["ranks", "2 ranks, NCCL over sockets: losses of 1 rank"]["status"], "pass" if nccl else "not available")
         if nccl:
             for check in ("1 rank, NCCL in the recording: weights of self", "bench comm, 1 rank", "bench comm, 2 ranks, sockets"):
@@ -90,9 +102,12 @@ class Gate(Case):
         self.assertRegex(rows["tune", "resnet50 N=256 fp16: first start"]["note"], r"^[1-9]\d* plans in the file$")
         self.assertEqual(rows["versus", "resnet50 N=256 bf16: PyTorch eager"]["status"], "skipped")
         self.assertEqual(rows["facts", "card"]["value"], "Software GPU")
-        self.assertEqual(sorted(os.listdir(self.path("out"))), ["gate.json", "gate.jsonl", "gate.log", "gate.md", "plans.txt"])
-        with open(self.path("out", "gate.md"), encoding="utf-8") as f:
-            table = f.read()
+        self.assertEqual(sorted(os.listdir(self.path("out"))), ["gate.json", "gate.log"])
+        self.assertEqual(self.result["card"], "Software GPU")
+        self.assertIn("libcudnn.so.9", {library["name"] for library in self.result["libraries"]})
+        self.assertEqual({s["state"] for s in self.result["steps"]}, {"done"})
+        report = os.path.join(Base.bundle, "gate", "report.py")
+        table = subprocess.run([sys.executable, "-B", report, self.path("out", "gate.json")], stdout=subprocess.PIPE, check=True).stdout.decode()
         self.assertIn("no speed here is that of a GPU", table)
         self.assertIn("| bits | convnet: repeated | pass |", table)
 
@@ -126,6 +141,9 @@ class Gate(Case):
         self.assertEqual(self.bad(rows), {("facts", "facts"): "timeout", ("tests", "test_cuda_kernels"): "fail"})
         self.assertEqual(rows["facts", "card"]["value"], "slow")
         self.assertEqual(rows["tests", "test_cuda_update_kernels"]["status"], "pass")
+        steps = {s["name"]: s for s in self.result["steps"]}
+        self.assertEqual(steps["facts"]["state"], "stopped")
+        self.assertIn("test_cuda_kernels", steps["tests"]["log"])
 
     def test_start_that_takes_too_long(self):
         """It is stopped within the limit of the step, which is no error: the plans that it has stored remain."""
@@ -136,16 +154,34 @@ class Gate(Case):
                          {(f"resnet50 N=256 {p}: first start", "measured", "stopped; 0 plans in the file") for p in ("fp16", "bf16")})
 
     def test_budget(self):
-        rows = self.gate(Gate.bundle, "--budget", 1, expect=0, only="facts,tests")
+        rows = self.gate(Base.bundle, "--budget", 1, expect=0, only="facts,tests")
         self.assertEqual({r["status"] for r in rows.values()}, {"skipped"})
+        self.assertRegex(rows["tests", "tests"]["note"], r"^not run: out of time \(\d s are left, and it needs ")
+        self.assertEqual({s["state"] for s in self.result["steps"]}, {"not run"})
 
     def test_time_that_is_over(self):
         """A step that the end of the gate stops is skipped, not at fault."""
         bundle = self.changed()
         self.replace(bundle, "bin/gpu_facts", "sleep 600\n")
-        rows = self.gate(bundle, "--scale", 0.2 * SLOW, "--budget", 4 * SLOW, expect=0, only="facts")
+        rows = self.gate(bundle, "--scale", 0.2 * SLOW, "--budget", 3 * SLOW, expect=0, only="facts")
         self.assertEqual(rows["facts", "facts"]["status"], "skipped")
-        self.assertIn("the gate's time was over", rows["facts", "facts"]["note"])
+        self.assertIn("the gate was out of time", rows["facts", "facts"]["note"])
+
+    def test_stopped_gate(self):
+        """The file of results is valid while the gate runs, and a signal ends the gate and its step."""
+        bundle = self.changed()
+        self.replace(bundle, "bin/gpu_facts", "echo '{\"check\": \"card\", \"status\": \"measured\", \"value\": \"slow\"}'\nexec sleep 600\n")
+        p = Process(self, ["bash", os.path.join(SOURCE, "scripts", "gpu_gate.sh"), "--dry", "--scale", "50", bundle, self.path("out")],
+                    self.env(), self.tmp)
+        self.until(lambda: os.path.exists(self.path("out", "gate.json")) and "card" in self.results(), "the first result of the step facts", p)
+        result = self.results()
+        self.assertFalse(result["complete"])
+        self.assertEqual([s["state"] for s in result["steps"]][:3], ["done", "running", "not run"])
+        p.signal(signal.SIGTERM)
+        self.assert_code(p.wait(20), 1)
+        rows = {(r["step"], r["check"]): r["note"] for r in self.results()["rows"] if r["status"] == "skipped"}
+        self.assertEqual((rows["facts", "facts"], rows["compiled", "compiled"]), ("stopped: SIGTERM", "not run: SIGTERM"))
+        self.assertEqual(self.processes(), {})
 
     def test_pace(self):
         """A check begins only if there is time for the longest one so far."""
@@ -155,7 +191,7 @@ class Gate(Case):
         out = subprocess.run([sys.executable, "-B", "-c", code], env=env, stdout=subprocess.PIPE, check=True).stdout
         row = json.loads(out)
         self.assertEqual((row["check"], row["status"]), ("b", "skipped"))
-        self.assertIn("it needs about 150", row["note"])
+        self.assertRegex(row["note"], "^not run: out of time .* it needs about 150")
 
     def test_time_of_test_programs(self):
         """One that does not end is a timeout, and one for which too little time is left does not begin: neither is a wrong result."""
@@ -184,30 +220,25 @@ class Gate(Case):
         bundle = self.changed()
         for name in os.listdir(os.path.join(bundle, "bin")):
             os.chmod(os.path.join(bundle, "bin", name), 0o644)
-        rows = self.gate(bundle, expect=0, only="tune")
-        name = rows["end", "plans"]["value"]
-        os.makedirs(os.path.join(bundle, "plans"))
-        with open(self.path("out", "plans.txt"), encoding="utf-8") as f:
-            plans = f.read()
-        self.write(os.path.join(bundle, "plans", name), plans)
-        os.remove(self.path("out", "plans.txt"))
-        rows = self.gate(bundle, expect=0, only="facts")
-        self.assertEqual(rows["end", "plans"]["value"], name)
-        with open(self.path("out", "plans.txt"), encoding="utf-8") as f:
-            self.assertEqual(f.read(), plans)
+        self.gate(bundle, expect=0, only="tune")
+        plans = self.result["plans"]
+        self.assertIn("conv", plans["text"])
+        os.rename(self.path("out", "gate.json"), self.path("earlier.json"))
+        self.gate(bundle, "--plans", self.path("earlier.json"), expect=0, only="facts")
+        self.assertEqual(self.result["plans"], plans)
 
     def test_pytorch(self):
         """With a process in place of PyTorch whose rates are known; one of its variants cannot run."""
         code = "echo '{\"torch\": \"0\"}'\nwhile read line; do case $line in *graph*) echo '{\"error\": \"no graphs\"}';; *) echo " \
                "'{\"images_per_sec\": 2}';; esac; done\n"
         self.more_env = {"GATE_PYTHON": self.stand_in("python-with-torch", code)}
-        rows = self.gate(Gate.bundle, expect=0, only="small")
+        rows = self.gate(Base.bundle, expect=0, only="small")
         ours = rows["small", "mlp N=64 fp32: ctrain"]["value"]
         self.assertEqual(rows["small", "PyTorch"]["value"], "torch 0")
         self.assertAlmostEqual(rows["small", "mlp N=64 fp32: ctrain / PyTorch eager"]["value"], ours / 2)
         self.assertEqual(rows["small", "mlp N=64 fp32: PyTorch graph"]["note"], "no graphs")
         self.more_env = {"GATE_PYTHON": self.stand_in("python-without-torch", "exit 1\n")}
-        rows = self.gate(Gate.bundle, expect=0, only="small")
+        rows = self.gate(Base.bundle, expect=0, only="small")
         self.assertIn("ended with 1", rows["small", "mlp N=64 fp32: PyTorch eager"]["note"])
 
     def test_tools(self):
@@ -220,7 +251,7 @@ class Gate(Case):
                       f'"0","{name}","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","50"']
         lines = "\n".join(["==PROF== Connected", *table])
         self.stand_in("ncu", f"while [ \"$1\" != --log-file ]; do shift; done\ncat >$2 <<'END'\n{lines}\nEND\n")
-        rows = self.gate(Gate.bundle, only="sanitizer,profile")
+        rows = self.gate(Base.bundle, only="sanitizer,profile")
         self.assertEqual(self.bad(rows), {("sanitizer", f"{tool} test_cuda_layer_kernels"): "fail" for tool in ("memcheck", "racecheck")})
         self.assertEqual(rows["sanitizer", "memcheck training step"]["status"], "pass")
         self.assertEqual(rows["profile", "profiled kernels"]["value"], 120)
@@ -228,19 +259,20 @@ class Gate(Case):
         self.assertEqual((norm["value"], norm["note"]), (50, "2 launches, 30.0 us each, dram 50 %"))
         self.stand_in("compute-sanitizer", 'echo "========= Error: Device not supported. Error code: 999"\n'
                       'echo "========= ERROR SUMMARY: 1 error"\nexit 9\n')
-        rows = self.gate(Gate.bundle, only="sanitizer", expect=0)
+        rows = self.gate(Base.bundle, only="sanitizer", expect=0)
         self.assertEqual({r["status"] for r in rows.values()}, {"not available"})
         self.assertIn("Device not supported", rows["sanitizer", "memcheck training step"]["note"])
 
     def test_norms(self):
         """With a program in place of cudnn_norms, which a dry bundle does not have because the software GPU cannot answer it."""
-        rows = self.gate(Gate.bundle, expect=0, only="norms")
+        rows = self.gate(Base.bundle, expect=0, only="norms")
         self.assertEqual(rows["norms", "NORM graphs"]["status"], "not available")
         bundle = self.changed()
-        self.write("out/device.json", "{}\n")
+        self.replace(bundle, "bin/gpu_facts", "echo '{\"check\": \"device json\", \"status\": \"measured\", \"value\": \"{}\"}'\n")
         self.write("bundle/bin/cudnn_norms", "#!/bin/sh\n[ -s \"$1\" ] || exit 1\nprintf '# x\\ngraph\\ttype\\tproposed\\tengines\\tcompiled"
                    "\\tfinalized\\treason\\nnorm\\tbf16\\t30\\t0, 4,\\t1\\t2\\t\\nnorm, ReLU\\tfp32\\t0\\t\\t0\\t0\\tno engine\\n'\nkill -SEGV $$\n")
-        rows = self.gate(bundle, expect=0, only="norms")
+        rows = self.gate(bundle, expect=0, only="facts,norms")
+        self.assertEqual(self.result["device_json"], "{}")
         norm, relu = rows["norms", "norm, bf16"], rows["norms", "norm, ReLU, fp32"]
         self.assertEqual((norm["value"], norm["note"]), (2, "2 engines, 1 of them compiled at run time"))
         self.assertEqual((relu["value"], relu["note"]), (0, "0 engines, 0 of them compiled at run time; no engine"))
@@ -249,17 +281,10 @@ class Gate(Case):
     def test_wrong_arguments(self):
         r = self.script("gpu_gate.sh", "--dry", self.path("nothing"), self.path("out"), expect=USAGE)
         self.assertIn("gpu_bundle.sh", r.err)
-        r = self.script("gpu_gate.sh", "--dry", "--only", "speeed", Gate.bundle, self.path("out"), expect=USAGE)
+        r = self.script("gpu_gate.sh", "--dry", "--only", "speeed", Base.bundle, self.path("out"), expect=USAGE)
         self.assertIn("speeed", r.err)
         r = self.script("gpu_bundle.sh", "--dry", "--build", BUILD, self.tmp, expect=1)
         self.assertIn("is not a bundle", r.err)
-
-    def replace(self, bundle, name, code):
-        path = os.path.join(bundle, name)
-        os.remove(path)
-        with open(path, "w", encoding="utf-8") as f:
-            f.write("#!/bin/sh\n" + code)
-        os.chmod(path, 0o755)
 
 
 if __name__ == "__main__":
