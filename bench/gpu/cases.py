@@ -18,6 +18,7 @@ CASES = {
 }
 
 
-def sets_of(case, data, steps):
+def sets_of(case, data, steps, dry=False):
+    """dry: with small batches, because the software GPU is slow."""
     config, sets = CASES[case]
-    return config, [s.format(data=data) for s in sets] + [f"train.max_steps={steps}", "log.every=1"]
+    return config, [s.format(data=data) for s in sets] + [f"train.max_steps={steps}", "log.every=1"] + ["batch.per_rank=8"] * dry

@@ -3,7 +3,6 @@ import json
 import os
 import re
 import socket
-import statistics
 import subprocess
 
 from cases import DRY_STEPS, STEPS, sets_of
@@ -16,10 +15,13 @@ ALONE = {"CTRAIN_NCCL_ALONE": "1"}
 BACKENDS = {"self": None, "nccl": ALONE}
 
 
-def digest_of_rank_1(run):
-    """The metrics have that of rank 0 only."""
-    with open(os.path.join(run.folder, "log", "rank-00001.log"), encoding="utf-8", errors="replace") as f:
-        return "".join(re.findall(r"weights ([0-9a-f]{64})", f.read())[-1:])
+def weights_of(run):
+    """The digest of the weights of each rank. The metrics have that of rank 0; the others log theirs with log.level=train=debug."""
+    digests = [run.digest()]
+    for rank in range(1, run.metrics("run")[-1]["world_size"]):
+        with open(os.path.join(run.folder, "log", f"rank-{rank:05d}.log"), encoding="utf-8", errors="replace") as f:
+            digests += re.findall(r"weights ([0-9a-f]{64})", f.read())[-1:] or ["none"]
+    return digests
 
 
 def compare_ranks(check, one, runs):
@@ -33,7 +35,7 @@ def compare_ranks(check, one, runs):
         for run in runs:
             run.process.kill()
         return
-    d, equal = deviation(runs[0].losses(), one.losses()), digest_of_rank_1(runs[0]) == runs[0].digest()
+    d, equal = deviation(runs[0].losses(), one.losses()), len(set(weights_of(runs[0]))) == 1
     judge(check, d <= TOLERANCES["fp32"] and equal, d, "relative",
           f"over {len(one.losses())} steps, at most {TOLERANCES['fp32']:g}; the ranks have {'equal' if equal else 'different'} weights")
 
@@ -69,12 +71,13 @@ def two_hosts():
 def step_ranks():
     """Two ranks that share the GPU have the losses of one, and so have two stages of the model. Not measured: the GPU executes their work in turn.
     bench/results/cudnn_plans.tsv has the graphs of both batch sizes, because other runs have them too."""
-    config, sets = sets_of("convnet", bundle("data"), DRY_STEPS if DRY else STEPS)
+    config, sets = sets_of("convnet", bundle("data"), DRY_STEPS if DRY else STEPS, DRY)
     sets = (*QUIET, *sets, CACHED, "model.bn=sync", "log.level=info,train=debug", "dist.timeout=20")
-    pair = (*sets, "batch.per_rank=32", "launch.procs=2", "launch.devices=0,0", "dist.first_bucket_mib=0.01", "dist.bucket_mib=0.05")
+    batch = 8 if DRY else 32
+    pair = (*sets, f"batch.per_rank={batch}", "launch.procs=2", "launch.devices=0,0", "dist.first_bucket_mib=0.01", "dist.bucket_mib=0.05")
     pace = Pace(8)
     with pace:
-        one = train("ranks-1", config, *sets, "batch.per_rank=64")
+        one = train("ranks-1", config, *sets, f"batch.per_rank={2 * batch}")
     check = "2 ranks, host-staged: losses of 1 rank"
     if pace.allows(check):
         with pace:
@@ -87,12 +90,12 @@ def step_ranks():
     check = "pipeline of 2 stages: losses of 1 rank"
     if pace.allows(check):
         with pace:
-            compare_stages(check, (*sets, "model.bn=local", "batch.per_rank=32", "train.accumulate=2"), config)
+            compare_stages(check, (*sets, "model.bn=local", f"batch.per_rank={batch}", "train.accumulate=2"), config)
 
 
 def same_weights(pace):
     check = "1 rank, NCCL in the recording: weights of self"
-    config, sets = sets_of("convnet", bundle("data"), DRY_STEPS if DRY else STEPS)
+    config, sets = sets_of("convnet", bundle("data"), DRY_STEPS if DRY else STEPS, DRY)
     small = ("dist.first_bucket_mib=0.01", "dist.bucket_mib=0.05", "log.level=info,dist=debug")
     if not pace.allows(check):
         return
@@ -102,27 +105,24 @@ def same_weights(pace):
     judge(check, used == list(BACKENDS) and runs[0].digest() == runs[1].digest(), ", ".join(used), "", f"over {len(runs[0].losses())} steps")
 
 
-def cost(pace, model, batch, precision, rounds):
+def cost(pace, model, batch, precision):
     """How much longer a step takes with NCCL's calls for each bucket. There is no other rank, so NCCL moves nothing."""
-    what, rates = f"1 rank, {model} N={batch} {precision}", {name: [] for name in BACKENDS}
-    for i in range(rounds):
-        for name, env in BACKENDS.items():
-            check = f"{what}: {name}, run {i + 1}"
-            if not pace.allows(check):
-                continue
-            with pace:
-                rates[name].append(speed.our_rate(model, batch, precision, 3.0, env, f"dist.backend={name}"))
-            rate = rates[name][-1]["images_per_sec"]
-            row(check, MEASURED, rate, "images/s", step_us=1e6 * batch / rate)
-    if all(rates.values()):
-        own, nccl = (1e6 * batch / statistics.median(r["images_per_sec"] for r in rates[name]) for name in BACKENDS)
-        row(f"{what}: NCCL adds to a step", MEASURED, nccl - own, "us", f"{own:.1f} us without, ratio {nccl / own:.4f}")
+    what, step_us = f"1 rank, {model} N={batch} {precision}", {}
+    for name, env in BACKENDS.items():
+        if not pace.allows(f"{what}: {name}"):
+            return
+        with pace:
+            r = speed.our_rate(model, batch, precision, 3.0, env, f"dist.backend={name}")
+        step_us[name] = 1e6 * batch / r["images_per_sec"]
+        speed.rate_row(f"{what}: {name}", r, step_us=step_us[name])
+    own, nccl = (step_us[name] for name in BACKENDS)
+    row(f"{what}: NCCL adds to a step", MEASURED, nccl - own, "us", f"{own:.1f} us without, ratio {nccl / own:.4f}")
 
 
 def bench_comm(check, envs, *options):
-    """One row with the fastest all-reduce; all results must be right."""
-    command = [bundle("bin", "ctrain"), "bench", "comm", bundle("configs", "bench", "mlp.yaml"), "--json", "--op", "allreduce", "--min", "4K",
-               "--max", "64K" if DRY else "64M", "device=cuda", "dist.backend=nccl", "dist.timeout=20", *options]
+    """A row for each operation, with its largest bandwidth; all results must be right."""
+    command = [bundle("bin", "ctrain"), "bench", "comm", bundle("configs", "bench", "mlp.yaml"), "--json", "--min", "4K", "device=cuda",
+               "dist.backend=nccl", "dist.timeout=15", *options]
     running = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**PROGRAM_ENV, **env},
                                 universal_newlines=True) for env in envs]
     try:
@@ -136,12 +136,15 @@ def bench_comm(check, envs, *options):
     if bad:
         message = Failed(bad[0], "".join(err for _, err in outputs)).message
         row(check, UNAVAILABLE if "Duplicate GPU" in message else FAIL, note=message)
+    if not outputs[0][0].startswith("{"):
         return
-    result = json.loads(outputs[0][0])
-    best = max(result["rows"], key=lambda r: r["algbw_gbps"])
-    small = min(result["rows"], key=lambda r: r["bytes"])
-    judge(check, result["wrong"] == 0, best["algbw_gbps"], "GB/s",
-          f"algorithm bandwidth at {best['bytes']} bytes; {small['bytes']} bytes take {small['us']:.1f} us; {result['wrong']} wrong elements")
+    by_op = {}
+    for r in json.loads(outputs[0][0])["rows"]:
+        by_op.setdefault(r["op"], []).append(r)
+    for op, rows in by_op.items():
+        best, small, wrong = max(rows, key=lambda r: r["algbw_gbps"]), min(rows, key=lambda r: r["bytes"]), sum(r["wrong"] for r in rows)
+        judge(f"{check}: {op}", wrong == 0, best["algbw_gbps"], "GB/s",
+              f"algorithm bandwidth at {best['bytes']} bytes; {small['bytes']} bytes take {small['us']:.1f} us; {wrong} wrong elements")
 
 
 def step_nccl():
@@ -150,8 +153,9 @@ def step_nccl():
         row("1 rank with NCCL", UNAVAILABLE, note=why)
         return
     same_weights(pace)
-    bench_comm("bench comm, 1 rank", [ALONE], "launch.procs=1")
-    bench_comm("bench comm, 2 ranks, sockets", two_hosts(), "launch.procs=2", "launch.devices=0,0")
-    cost(pace, "mlp", 64, "fp32", 1 if DRY else 2)
+    sizes = ("--op", "allreduce", "--max", "64K" if DRY else "64M")
+    bench_comm("bench comm, 1 rank", [ALONE], *sizes, "launch.procs=1")
+    bench_comm("bench comm, 2 ranks, sockets", two_hosts(), *sizes, "launch.procs=2", "launch.devices=0,0")
+    cost(pace, "mlp", 64, "fp32")
     if not DRY:
-        cost(pace, "resnet50", 256, "bf16", 1)
+        cost(pace, "resnet50", 256, "bf16")

@@ -71,11 +71,6 @@ def bundle(*parts):
     return os.path.join(BUNDLE, *parts)
 
 
-def has_key(key):
-    """Whether this ctrain has the config key: it is asked."""
-    return program([bundle("bin", "ctrain"), "help", key]).returncode == 0
-
-
 def program(command, env=None, **more):
     """Runs a program of the bundle to its end; its standard error also goes to the log."""
     out = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**PROGRAM_ENV, **(env or {})},
@@ -100,6 +95,7 @@ class Run:
     def __init__(self, name, config, *sets, env=None):
         self.name, self.folder = name, os.path.join(WORK, name)
         self.log = os.path.join(WORK, name + ".err")
+        self.config = " ".join([config, *sets])
         self.command = [bundle("bin", "ctrain"), bundle("configs", config), *DEVICE, "run.dir=" + self.folder, *sets]
         with open(self.log, "ab") as err:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
@@ -139,6 +135,16 @@ def train(name, config, *sets, env=None, expect=0):
     return Run(name, config, *sets, env=env).wait(expect)
 
 
+def rate_of(run):
+    """The median rate of the later steps of a run that has ended, and its config."""
+    steps = run.metrics("step")
+    rates = [r["images_per_sec"] for r in steps[len(steps) // 5:]]
+    if not rates:
+        raise Failed(run.process.returncode, "error: the run has no step lines")
+    return {"images_per_sec": statistics.median(rates), "low": min(rates), "high": max(rates), "steps": steps[-1]["step"],
+            "startup_seconds": run.metrics("end")[-1]["startup_seconds"], "precision": run.metrics("run")[-1]["precision"], "config": run.config}
+
+
 def speed(name, config, *sets, seconds=5.0, every=10, env=None):
     """Trains until `seconds` after the first steps, or for 4 steps in a dry run. Returns the median rate of the later steps."""
     every = 1 if DRY else every
@@ -154,9 +160,4 @@ def speed(name, config, *sets, seconds=5.0, every=10, env=None):
         time.sleep(0.05)
     run.process.wait()
     run.wait(expect=run.process.returncode if run.process.returncode in (0, STOPPED) else 0)
-    rates = [r["images_per_sec"] for r in run.metrics("step")]
-    rates = rates[len(rates) // 5:]
-    if not rates:
-        raise Failed(run.process.returncode, "error: the run has no step lines")
-    return {"images_per_sec": statistics.median(rates), "low": min(rates), "high": max(rates), "steps": len(rates) * every,
-            "startup_seconds": run.metrics("end")[-1]["startup_seconds"]}
+    return rate_of(run)

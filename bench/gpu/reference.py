@@ -10,8 +10,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import CASES, DRY_STEPS, STEPS, sets_of  # noqa: E402
 
 
-def losses(bundle, case, steps, work):
-    config, sets = sets_of(case, os.path.join(bundle, "data"), steps)
+def losses(bundle, case, dry, work):
+    config, sets = sets_of(case, os.path.join(bundle, "data"), DRY_STEPS if dry else STEPS, dry)
     command = [os.path.join(bundle, "bin", "ctrain"), os.path.join(bundle, "configs", config), "device=cpu", "train.engine=ref", "launch.procs=1",
                f"run.dir={work}/{case}", "train.resume=never", *sets]
     env = {**os.environ, "LD_LIBRARY_PATH": os.path.join(bundle, "lib")}
@@ -25,7 +25,7 @@ def main():
     os.makedirs(os.path.join(bundle, "expected"), exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         for case in CASES:
-            values = losses(bundle, case, DRY_STEPS if dry else STEPS, work)
+            values = losses(bundle, case, dry, work)
             with open(os.path.join(bundle, "expected", case + ".json"), "w", encoding="utf-8") as f:
                 json.dump({"case": case, "losses": values}, f)
             print(f"{case}: {len(values)} losses, {values[0]:.6f} to {values[-1]:.6f}")

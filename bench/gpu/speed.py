@@ -1,4 +1,5 @@
-"""Steps that measure training speed: tune, resnet50, versus, small, sizes, compiled, shards. No speed is judged: the note has the goal."""
+"""Steps that measure training speed: tune, shipped, resnet50, versus, small, sizes, compiled, shards. No speed is judged: the note has the
+goal."""
 import glob
 import json
 import os
@@ -7,7 +8,8 @@ import statistics
 import subprocess
 import time
 
-from common import CACHED, DRY, FAIL, MEASURED, QUIET, SKIPPED, UNAVAILABLE, USAGE, WORK, Failed, Pace, Run, bundle, left, program, row, speed
+from common import (CACHED, DRY, FAIL, MEASURED, QUIET, SKIPPED, UNAVAILABLE, USAGE, WORK, Failed, Pace, Run, bundle, judge, left, program, rate_of,
+                    row, speed, train)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CPUS = os.cpu_count() or 1
@@ -18,6 +20,7 @@ IMAGES = ("data.shape=[3,224,224]", "data.classes=1000", "data.n_train=4096", *R
 MNIST = ("data.name=mnist", "data.dir=" + bundle("data", "mnist"), CACHED)
 # A dry run trains a small network in place of each large one.
 SMALL = ("model.name=resnet20", "data.name=synthetic", "data.shape=[3,16,16]", "data.classes=10", "data.n_train=64", "batch.per_rank=4")
+SMALL_IMAGES = ("data.shape=[3,16,16]", "data.n_train=64") if DRY else ()
 # name: config, keys, steps between two measurements
 MODELS = {
     "resnet50": ("bench/resnet50.yaml", IMAGES, 10),
@@ -28,9 +31,14 @@ MODELS = {
     "convnet": ("bench/convnet.yaml", MNIST, 500),
 }
 SCALE = float(os.environ.get("GATE_SCALE", "1"))
-TUNE_SECONDS, SMALL_TUNE_SECONDS = 42 * SCALE, 8 * SCALE  # the limit of one start; the steps tune and small make two each
+# The first starts of the step tune, with the limit of each.
+FIRST_STARTS = {("mlp", 64, "fp32"): 7 * SCALE, ("convnet", 64, "fp32"): 7 * SCALE, ("resnet50", 256, "bf16"): 36 * SCALE,
+                ("resnet50", 256, "fp16"): 36 * SCALE}
 START_SECONDS = 8  # of a run and of one of PyTorch's variants, until they have been measured
 NOT_TUNED = ", plans of cuDNN's heuristics"
+# The example config for GPUs, and in a dry run a small network in its place.
+IMAGENET, IMAGENET_SETS = "resnet50_imagenet_gpu.yaml", ("model.name=resnet20", "batch.per_rank=8") if DRY else ()
+MNIST_GOAL = 0.7 if DRY else 0.99
 GOAL_EAGER, GOAL_SMALL_EAGER, GOAL_SMALL_GRAPH, GOAL_STEP_US = 1.2, 10, 1.5, 50
 
 
@@ -45,6 +53,11 @@ def our_rate(model, batch, precision, seconds, env=None, *sets):
     return speed(name, config, *keys(model, batch, precision), *sets, seconds=seconds, every=every, env=env)
 
 
+def rate_row(check, r, note="", **more):
+    row(check, MEASURED, r["images_per_sec"], "images/s", f"{r['low']:.0f} to {r['high']:.0f} over {r['steps']} steps; "
+        f"the first step after {r['startup_seconds']:.1f} s{note}", config=r["config"], **more)
+
+
 def own_row(pace, model, batch, precision, seconds=5.0, label="", env=None):
     """One row; returns the rate, or None if this ctrain cannot run it."""
     check = f"{model} N={batch} {precision}{label}"
@@ -56,25 +69,8 @@ def own_row(pace, model, batch, precision, seconds=5.0, label="", env=None):
     except Failed as e:
         row(check, UNAVAILABLE if e.code == USAGE else FAIL, note=e.message)
         return None
-    row(check, MEASURED, r["images_per_sec"], "images/s", f"{r['low']:.0f} to {r['high']:.0f} over {r['steps']} steps; "
-        f"the first step after {r['startup_seconds']:.1f} s", step_us=1e6 * batch / r["images_per_sec"])
+    rate_row(check, r, step_us=1e6 * batch / r["images_per_sec"])
     return r["images_per_sec"]
-
-
-def remember(**rates):
-    path = os.path.join(WORK, "rates.json")
-    known = recall()
-    known.update(rates)
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump(known, f)
-
-
-def recall():
-    try:
-        with open(os.path.join(WORK, "rates.json"), encoding="utf-8") as f:
-            return json.load(f)
-    except FileNotFoundError:
-        return {}
 
 
 def cached_plans():
@@ -106,16 +102,50 @@ def first_start(model, batch, precision, seconds):
 
 
 def step_tune():
-    for precision in ("fp16", "bf16"):
-        first_start("resnet50", 256, precision, TUNE_SECONDS)
+    for what, seconds in FIRST_STARTS.items():
+        first_start(*what, seconds)
+
+
+def shipped_mnist(pace, config, judged):
+    """The example config on one rank, to its end. A dry run trains for a fraction of an epoch."""
+    if not pace.allows(config):
+        return
+    dry = ("train.epochs=1", f"train.max_steps={30 if judged else 8}", "batch.per_rank=16", "optim.lr=0.005", "schedule.name=constant", "log.every=2")
+    with pace:
+        run = train(config[:-len(".yaml")], config, "data.dir=" + bundle("data", "mnist"), CACHED, *(dry if DRY else ()))
+    top1 = run.metrics("end")[-1]["best_top1"]
+    rate_row(config, rate_of(run), f"; top-1 accuracy {top1:.4f}")
+    if judged:
+        judge("top-1 accuracy on MNIST", top1 >= MNIST_GOAL, top1, "", f"at least {MNIST_GOAL}")
+
+
+def shipped_imagenet(pace, check, *sets):
+    """The example config, on one rank and with these data. Returns the rate, or None if there is no time."""
+    check = f"{IMAGENET} {check}"
+    if not pace.allows(check):
+        return None
+    with pace:
+        r = speed(f"shipped-{len(os.listdir(WORK))}", IMAGENET, CACHED, *IMAGENET_SETS, *sets, seconds=6.0, every=5)
+    rate_row(check, r, f"; precision {r['precision']}")
+    return r["images_per_sec"]
+
+
+def step_shipped():
+    """The example configs as they are, with the plans of the step tune. ImageNet is synthetic, or a few hundred real images."""
+    pace = Pace(START_SECONDS + 6)
+    shipped_mnist(pace, "mnist_ddp.yaml", judged=True)
+    synthetic = shipped_imagenet(pace, "with images in device memory", "data.name=synthetic", *IMAGES, *SMALL_IMAGES)
+    data = shards(2 if DRY else 256)
+    jpeg = shipped_imagenet(pace, "from JPEG files", *data) if data else None
+    if synthetic and jpeg:
+        row(f"{IMAGENET}: JPEG files / images in device memory", MEASURED, jpeg / synthetic, "", "goal: 0.9")
+    shipped_mnist(pace, "mnist_mlp.yaml", judged=False)
 
 
 def step_resnet50():
     pace = Pace(START_SECONDS + 5)
-    for precision in ("fp16", "bf16"):
-        rate = own_row(pace, "resnet50", 256, precision)
-        if rate:
-            remember(**{"resnet50-" + precision: rate})
+    for precision in ("bf16", "fp16"):
+        own_row(pace, "resnet50", 256, precision)
     own_row(pace, "resnet50", 256, "bf16", label=", not fused", env={"CTRAIN_CUDA_LEVEL": "0"})
 
 
@@ -227,8 +257,6 @@ def step_versus():
 
 def step_small():
     contests = [(model, 64, "fp32") for model in ("mlp", "convnet")]
-    for contest in contests:
-        first_start(*contest, SMALL_TUNE_SECONDS)
     rates = alternate(contests, {"eager": GOAL_SMALL_EAGER, "graph": GOAL_SMALL_GRAPH}, rounds=2, seconds=1.5)
     for (model, batch, precision), rate in zip(contests, rates):
         if rate:
@@ -242,47 +270,39 @@ def step_compiled():
 def step_sizes():
     """Only N = 256 has been tuned."""
     pace, label = Pace(START_SECONDS + 3), NOT_TUNED
-    sizes = [("resnet50", n, p) for n in ((64,) if DRY else (64, 128, 512)) for p in ("fp16", "bf16")]
+    sizes = [("resnet50", n, p) for n in (64, 128, 512) for p in ("fp16", "bf16")]
     others = [(model, n, p) for model, n in (("resnet18", 256), ("resnet18_cifar", 512)) for p in ("fp16", "bf16")]
-    for model, batch, precision in (*sizes, *others, ("resnet50", 128, "tf32")):
+    for model, batch, precision in (*sizes[:1], *others[:1]) if DRY else (*sizes, *others, ("resnet50", 128, "tf32")):
         own_row(pace, model, batch, precision, 3.0, label)
 
 
-def many_shards(copies):
-    """A directory in which each shard of the bundle has several names: an epoch of a few hundred images would measure only its ends."""
+def shards(copies):
+    """Keys for a directory in which each shard of the bundle has several names: an epoch of a few hundred images would measure only its ends. ()
+    if the bundle has no shards."""
     folder = os.path.join(WORK, "shards")
-    os.makedirs(folder, exist_ok=True)
-    shards = sorted(f[:-len(".tar")] for f in os.listdir(bundle("data", "shards")) if f.endswith(".tar"))
-    for i in range(copies):
-        for ending in (".tar", ".idx"):
-            os.symlink(bundle("data", "shards", shards[i % len(shards)] + ending), os.path.join(folder, f"train-{i:06d}{ending}"))
-    os.symlink(bundle("data", "shards", "classes.txt"), os.path.join(folder, "classes.txt"))
-    return folder
+    if not os.path.isdir(bundle("data", "shards")):
+        row("JPEG shards", SKIPPED, note="the bundle has no shards")
+        return ()
+    if not os.path.isdir(folder):
+        os.makedirs(folder)
+        names = sorted(f[:-len(".tar")] for f in os.listdir(bundle("data", "shards")) if f.endswith(".tar"))
+        for i in range(copies):
+            for ending in (".tar", ".idx"):
+                os.symlink(bundle("data", "shards", names[i % len(names)] + ending), os.path.join(folder, f"train-{i:06d}{ending}"))
+        os.symlink(bundle("data", "shards", "classes.txt"), os.path.join(folder, "classes.txt"))
+    return ("data.dir=" + folder, "data.val=none", *(["data.train.size=32"] if DRY else []))
 
 
 def step_shards():
-    """JPEG files through the loader: the loader alone, and training."""
-    if not os.path.isdir(bundle("data", "shards")):
-        row("JPEG shards", SKIPPED, note="the bundle has no shards")
+    """JPEG files through the loader: the loader alone, and training with as many threads as possible."""
+    data = shards(2 if DRY else 256)
+    if not data:
         return
-    folder = many_shards(2 if DRY else 256)
-    data = ("data.name=shards", "data.dir=" + folder, "data.train=train-*.tar", "data.val=none", "data.augment.flip=true", "data.classes=1000")
-    size = ("data.train.size=32",) if DRY else ()
-    out = program([bundle("bin", "ctrain"), "bench", "data", bundle("configs", "bench", "resnet50.yaml"), "--json", "--seconds", "1" if DRY else "6",
-                   "--threads", str(CPUS), *data, *size])
+    out = program([bundle("bin", "ctrain"), "bench", "data", bundle("configs", IMAGENET), "--json", "--seconds", "1" if DRY else "6",
+                   "--threads", str(CPUS), *data, *IMAGENET_SETS])
     if out.returncode != 0:
         raise Failed(out.returncode, out.stderr)
     j = json.loads(out.stdout)
     row("loader alone", MEASURED, j["images_per_sec"], "images/s", f"{j['threads']} threads; bound by {j['bound_by']}")
-    small = ("model.name=resnet20", "batch.per_rank=8") if DRY else ()
-    synthetic, pace = recall().get("resnet50-bf16"), Pace(START_SECONDS + 8)
-    for workers in ("auto", str(max(CPUS - 2, 1))):
-        check = f"resnet50 N=256 bf16 from JPEG, data.workers={workers}"
-        if not pace.allows(check):
-            continue
-        with pace:
-            r = speed(f"shards-{workers}", "bench/resnet50.yaml", "batch.per_rank=256", "precision=bf16", CACHED, "data.workers=" + workers,
-                      *data, *size, *small, seconds=8.0, every=5)
-        row(check, MEASURED, r["images_per_sec"], "images/s", f"{CPUS} CPUs")
-        if synthetic and not DRY:
-            row(check + " / synthetic", MEASURED, r["images_per_sec"] / synthetic, "", "goal: 0.9")
+    workers = max(CPUS - 2, 1)
+    shipped_imagenet(Pace(START_SECONDS + 6), f"from JPEG files, data.workers={workers} of {CPUS} CPUs", *data, f"data.workers={workers}")

@@ -54,7 +54,7 @@ def step_sanitizer():
     pace = Pace(5)
     for tool, name in CHECKS[:2] if DRY else CHECKS:
         sanitize(pace, tool, name, [bundle("tests", name)], 15)
-    config, sets = sets_of("bottleneck", bundle("data"), 2)
+    config, sets = sets_of("bottleneck", bundle("data"), 2, DRY)
     sanitize(pace, "memcheck", "training step", [bundle("bin", "ctrain"), bundle("configs", config), *DEVICE, *QUIET, *sets, CACHED,
                                                  "train.cuda_graph=off", "run.dir=" + os.path.join(WORK, "sanitized")], 40, ONE_RANK)
 

@@ -80,7 +80,7 @@ class Gate(Base):
         self.assertEqual(self.bad(rows), {})
         for key in (("start", "files of the bundle"), ("start", "cuda in engines"), ("facts", "gpu_facts"), ("tests", "test_cuda_kernels"),
                     ("equal", "resnet20, fp32: losses of ref"), ("equal", "resnet20, bf16: losses of ref"),
-                    ("equal", "bottleneck, fp16: losses of ref"), ("mnist", "top-1 accuracy on MNIST"),
+                    ("equal", "bottleneck, fp16: losses of ref"), ("shipped", "top-1 accuracy on MNIST"),
                     ("bits", "convnet: repeated"), ("bits", "convnet: recorded = plain"), ("bits", "mlp: several steps in one graph = one"),
                     ("bits", "convnet: images on the device = on the host"),
                     ("bits", "convnet: killed and resumed = uninterrupted"), ("ranks", "2 ranks, host-staged: losses of 1 rank"),
@@ -88,17 +88,22 @@ class Gate(Base):
             self.assertEqual(rows[key]["status"], "pass", key)
         for key in (("tune", "resnet50 N=256 fp16: first start"), ("tune", "resnet50 N=256 bf16: first start"),
                     ("resnet50", "resnet50 N=256 bf16"), ("resnet50", "resnet50 N=256 bf16, not fused"),
-                    ("small", "convnet N=64 fp32: first start"), ("small", "mlp N=64 fp32: time of a step"), ("profile", "bench step")):
+                    ("tune", "convnet N=64 fp32: first start"), ("small", "mlp N=64 fp32: time of a step"), ("profile", "bench step"),
+                    ("shipped", "mnist_ddp.yaml"), ("shipped", "mnist_mlp.yaml"),
+                    ("shipped", "resnet50_imagenet_gpu.yaml with images in device memory")):
             self.assertEqual(rows[key]["status"], "measured", key)
             self.assertGreater(rows[key]["value"], 0, key)
         nccl = os.path.exists(os.path.join(Base.bundle, "soft", "libnccl.so.2"))
         self.assertEqual(rows["ranks", "2 ranks, NCCL over sockets: losses of 1 rank"]["status"], "pass" if nccl else "not available")
         if nccl:
-            for check in ("1 rank, NCCL in the recording: weights of self", "bench comm, 1 rank", "bench comm, 2 ranks, sockets"):
+            for check in ("1 rank, NCCL in the recording: weights of self", "bench comm, 1 rank: allreduce",
+                          "bench comm, 2 ranks, sockets: allreduce"):
                 self.assertEqual(rows["nccl", check]["status"], "pass", rows["nccl", check])
             self.assertEqual(rows["nccl", "1 rank, mlp N=64 fp32: NCCL adds to a step"]["status"], "measured")
         steps = list(dict.fromkeys(step for step, _ in rows))
-        self.assertEqual(steps[steps.index("mnist"):][:4], ["mnist", "tune", "resnet50", "bits"])
+        self.assertEqual(steps[steps.index("tune"):][:6], ["tune", "shipped", "resnet50", "bits", "nccl", "versus"])
+        self.assertIn("precision bf16", rows["shipped", "resnet50_imagenet_gpu.yaml with images in device memory"]["note"])
+        self.assertRegex(rows["shipped", "mnist_ddp.yaml"]["config"], r"^mnist_ddp.yaml data.dir=")
         self.assertRegex(rows["tune", "resnet50 N=256 fp16: first start"]["note"], r"^[1-9]\d* plans in the file$")
         self.assertEqual(rows["versus", "resnet50 N=256 bf16: PyTorch eager"]["status"], "skipped")
         self.assertEqual(rows["facts", "card"]["value"], "Software GPU")
@@ -151,7 +156,8 @@ class Gate(Base):
         self.replace(bundle, "bin/ctrain", "exec sleep 600\n")
         rows = self.gate(bundle, "--scale", 0.05 * SLOW, expect=0, only="tune")
         self.assertEqual({(check, r["status"], r["note"]) for (_, check), r in rows.items()},
-                         {(f"resnet50 N=256 {p}: first start", "measured", "stopped; 0 plans in the file") for p in ("fp16", "bf16")})
+                         {(f"{what}: first start", "measured", "stopped; 0 plans in the file")
+                          for what in ("mlp N=64 fp32", "convnet N=64 fp32", "resnet50 N=256 bf16", "resnet50 N=256 fp16")})
 
     def test_budget(self):
         rows = self.gate(Base.bundle, "--budget", 1, expect=0, only="facts,tests")
