@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks ctrain on a machine with a GPU and measures its speed, in less than ten minutes and without a network.
-#   scripts/gpu_gate.sh [--dry] [--only STEP,...] [--budget SECONDS] [--scale FACTOR] [--plans FILE] BUNDLE OUT
+#   scripts/gpu_gate.sh [--peers] [--dry] [--only STEP,...] [--budget SECONDS] [--scale FACTOR] [--plans FILE] BUNDLE OUT
 # BUNDLE: made by scripts/gpu_bundle.sh, on this or another machine; it also contains this script. OUT/gate.json: all results; send this file.
-# --dry: on the software GPU, with a bundle made with --dry. bench/gpu/gate.py
+# --peers: correctness with two or more GPUs, in two minutes. --dry: on the software GPU, with a bundle made with --dry. bench/gpu/gate.py
 # describes steps, options, results and exit status.
 set -euo pipefail
 bundle=

@@ -12,6 +12,7 @@ DEADLINE = float(os.environ.get("GATE_DEADLINE", "inf"))
 BUNDLE = os.environ.get("GATE_BUNDLE", "")
 WORK = os.environ.get("GATE_WORK", "")
 DRY = os.environ.get("GATE_DRY") == "1"
+PEERS = os.environ.get("GATE_PEERS") == "1"
 DEVICE = ("device=cuda", "launch.procs=1")
 CACHED = "train.autotune=cached"  # a start takes a known time: only the steps tune and small measure plans (speed.first_start)
 QUIET = ("log.tensorboard=false", "train.resume=never", "checkpoint.every_epochs=0", "checkpoint.best=false")

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
 """Runs the steps of the gate on a machine with a GPU, or with --dry on the software GPU. scripts/gpu_gate.sh starts it.
 
-  gate.py [--dry] [--only STEP,...] [--budget SECONDS] [--scale FACTOR] [--plans FILE] BUNDLE OUT
+  gate.py [--peers] [--dry] [--only STEP,...] [--budget SECONDS] [--scale FACTOR] [--plans FILE] BUNDLE OUT
 
 BUNDLE is made by scripts/gpu_bundle.sh. Each step is a process (step.py NAME) with a time limit, and prints its results, one JSON object
 ("row") per line. The gate adds the name of the step, and stores each row at once in OUT/gate.json, which has everything that is worth sending
 (report.py). A step that fails or hangs gets a row that says so, and the next step begins. Steps and checks for which too little time is left
 get a row "not run: out of time". OUT/gate.log has what the steps printed on standard error.
 
---budget: seconds in all. --scale multiplies the time limits of the steps, for slow machines. --plans: the gate.json of another run on the same
-kind of machine, whose plans are used.
+--peers: the steps for two or more GPUs; without it, the steps for one. --budget: seconds in all [570; with --peers 120]. --scale multiplies
+the time limits of the steps, for slow machines. --plans: the gate.json of another run on the same kind of machine, whose plans are used.
 
 Status of a row: pass, fail (a result is wrong), measured (a speed), not available (this build or machine does not have it), skipped,
 timeout, error (a step broke). Exit status: 0 if no row is fail, timeout or error, else 1; 2: wrong arguments.
 
 Environment: CTRAIN_CUDA_LIBS names directories with CUDA's libraries; without it, the gate searches Python's packages (nvidia/*/lib) and
-the toolkit. CUDA_VISIBLE_DEVICES selects the GPU [0]. GATE_PYTHON is the Python that has PyTorch [this one; in a dry run,
+the toolkit. CUDA_VISIBLE_DEVICES selects GPUs [0; with --peers, all]. GATE_PYTHON is the Python that has PyTorch [this one; in a dry run,
 none].
 """
 import argparse
@@ -32,7 +32,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from plan import STEPS  # noqa: E402
+from plan import PEER_STEPS, STEPS  # noqa: E402
 import report  # noqa: E402
 
 MOST_LOG = 8000  # bytes of a step with a bad row that go to the results
@@ -41,20 +41,23 @@ LIBRARIES = ("libcudart.so.13", "libcudnn.so.9")
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--peers", action="store_true")
     p.add_argument("--dry", action="store_true")
     p.add_argument("--only", default="")
-    p.add_argument("--budget", type=float, default=570)
+    p.add_argument("--budget", type=float)
     p.add_argument("--scale", type=float, default=1)
     p.add_argument("--plans")
     p.add_argument("bundle")
     p.add_argument("out")
     a = p.parse_args()
     a.bundle, a.out = os.path.abspath(a.bundle), os.path.abspath(a.out)
+    a.budget = a.budget or (120 if a.peers else 570)
+    steps = PEER_STEPS if a.peers else STEPS
     only = list(filter(None, a.only.split(",")))
-    unknown = set(only) - {s.name for s in STEPS}
+    unknown = set(only) - {s.name for s in steps}
     if unknown:
-        p.error(f"--only: there is no step {', '.join(sorted(unknown))}; the steps are {', '.join(s.name for s in STEPS)}")
-    a.steps = [s for s in STEPS if not only or s.name in only]
+        p.error(f"--only: there is no step {', '.join(sorted(unknown))}; the steps are {', '.join(s.name for s in steps)}")
+    a.steps = [s for s in steps if not only or s.name in only]
     if not os.path.isdir(a.bundle):
         p.error(f"{a.bundle} is not a directory")
     return a
@@ -114,8 +117,12 @@ def environment(a, work):
     missing = [name for name in LIBRARIES if not any(os.path.exists(os.path.join(d, name)) for d in cuda)]
     libraries = [os.path.join(a.bundle, "lib"), *cuda, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("CTRAIN_", "SOFT_", "RANK", "WORLD_SIZE", "LOCAL_"))}
-    env.setdefault("CUDA_VISIBLE_DEVICES", "0")  # the tests expect one device
+    if a.peers and a.dry:
+        env.update(SOFT_GPU_DEVICES="2", SOFT_NCCL_VERSION="23007")
+    elif not a.peers:
+        env.setdefault("CUDA_VISIBLE_DEVICES", "0")  # the tests expect one device
     return {**env, "GATE_BUNDLE": a.bundle, "GATE_WORK": work, "GATE_DRY": "1" if a.dry else "0",
+            "GATE_PEERS": "1" if a.peers else "0",
             "GATE_SCALE": str(a.scale), "GATE_PYTHON": python, "GATE_MISSING": " ".join(missing), "GATE_SEARCHED": ":".join(cuda),
             "CTRAIN_CUDA_LIBS": ":".join(cuda), "GATE_LIBRARIES": ":".join(libraries), "XDG_CACHE_HOME": os.path.join(work, "cache"),
             "PYTHONUNBUFFERED": "1"}
@@ -134,7 +141,7 @@ class Gate:
         self.a, self.work, self.lock = a, work, threading.Lock()
         with open(os.path.join(a.bundle, "VERSION"), encoding="utf-8") as f:
             commit = f.read().strip()
-        self.results = report.Results(os.path.join(a.out, "gate.json"), [s.name for s in a.steps], commit=commit, dry=a.dry,
+        self.results = report.Results(os.path.join(a.out, "gate.json"), [s.name for s in a.steps], commit=commit, peers=a.peers, dry=a.dry,
                                       options=sys.argv[1:])
         log = os.path.join(a.out, "gate.log")
         if os.path.exists(log):
@@ -222,6 +229,8 @@ class Gate:
             for step in self.a.steps:
                 self.run(step, env)
                 self.keep_plans()
+                if self.a.peers and step.name == "start" and self.results.bad("start"):
+                    raise Stopped("the step start has failed")
         except Stopped as e:
             for name, state in self.results.steps.items():
                 if state["state"] in ("running", "not run") and not any(r["step"] == name and r["check"] == name for r in self.results.rows):

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-from common import DRY, ERROR, FAIL, MEASURED, PASS, PROGRAM_ENV, SKIPPED, TIMEOUT, UNAVAILABLE, WORK, bundle, describe, judge, left, program, row
+from common import DRY, ERROR, FAIL, MEASURED, PASS, PEERS, PROGRAM_ENV, SKIPPED, TIMEOUT, UNAVAILABLE, WORK, bundle, describe, judge, left, program, row
 
 AT_ONCE = 4  # test programs: most of their time, they compute on one CPU what the GPU has to compute
 LEAST_SECONDS = 4  # a test program does not begin if less of the step's time is left
@@ -48,6 +48,11 @@ def step_start():
     for what in ("devices", "engines"):
         entry = next((e for e in info[what] if e["name"] == "cuda"), {"available": False, "why": "ctrain info does not list it"})
         judge(f"cuda in {what}", entry["available"], note=entry.get("why", ""))
+    if PEERS:
+        cards = next((e["count"] for e in info["devices"] if e["name"] == "cuda"), 0)
+        nccl = next((e for e in info["communicators"] if e["name"] == "nccl"), {"available": False, "why": "this ctrain has no communicator nccl"})
+        judge("GPUs", cards > 1, cards, note="" if cards > 1 else "--peers needs two or more")
+        judge("NCCL", nccl["available"], note=nccl.get("why", nccl.get("library", "")))
 
 
 def step_facts():

@@ -26,3 +26,11 @@ STEPS = (
     Step("sanitizer", 70, 15, "compute-sanitizer on tests and on a training step"),
     Step("compiled", 120, 60, "ResNet-50 and torch.compile in turn"),
 )
+# gate.py --peers: the sum of the limits is its default budget.
+PEER_STEPS = (
+    Step("start", 10, 5, "as above"),
+    Step("comm", 20, 10, "the collectives of NCCL compute correct results"),
+    Step("same", 30, 10, "recorded, plain and repeated runs, and runs with and without windows, give equal weights on all ranks"),
+    Step("sums", 35, 10, "the sum of the ranks' gradients is that of the gradients which one rank computes"),
+    Step("killed", 25, 10, "if a rank is killed, the others end with a message, and nothing is left"),
+)

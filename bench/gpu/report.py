@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The results of the gate, as one JSON file that is complete after each row. report.py FILE prints its rows as a Markdown table.
 
-Keys: dry, date, seconds, complete (false: the gate was killed), counts (rows by status), steps (name, state, seconds and, after a bad
+Keys: dry, peers, date, seconds, complete (false: the gate was killed), counts (rows by status), steps (name, state, seconds and, after a bad
 row, the end of the log), rows, and what describes the run: options, commit, card, libraries (ctrain info), device_json (for cuDNN's queries
 without a GPU) and plans (that ctrain chose for this GPU)."""
 import json
@@ -58,7 +58,7 @@ def cell(s):
 
 def markdown(result):
     where = "on the software GPU: no speed here is that of a GPU" if result["dry"] else f"on {result.get('card', 'an unknown card')}"
-    lines = ["# Gate" + (", dry run" if result["dry"] else ""), "",
+    lines = ["# Gate" + (", several GPUs" if result["peers"] else "") + (", dry run" if result["dry"] else ""), "",
              f"{result['date'][:10]}, {result['commit']}, {where}, {result['seconds']:.0f} s" +
              (": " if result["complete"] else ", killed: ") + ", ".join(f"{n} {status}" for status, n in sorted(result["counts"].items())) + ".",
              "", "| step | check | status | value | note |", "| --- | --- | --- | ---: | --- |"]

@@ -9,10 +9,11 @@ import comm  # noqa: E402
 import common  # noqa: E402
 import correct  # noqa: E402
 import machine  # noqa: E402
+import peers  # noqa: E402
 import speed  # noqa: E402
 import tools  # noqa: E402
 
-MODULES = (machine, correct, speed, tools, comm)
+MODULES = (machine, correct, speed, tools, comm, peers)
 
 
 def main():

@@ -217,9 +217,12 @@ class Gate(Base):
 
     def test_limits(self):
         """The most valuable steps fit in the budget, also if each needs all of its time."""
-        code = "import plan; print(sum(s.seconds for s in plan.STEPS[:[s.name for s in plan.STEPS].index('small') + 1]))"
+        code = ("import plan\nfor steps in (plan.STEPS[:[s.name for s in plan.STEPS].index('small') + 1], plan.PEER_STEPS):\n"
+                "    print(sum(s.seconds for s in steps))")
         env = {**os.environ, "PYTHONPATH": os.path.join(SOURCE, "bench", "gpu")}
-        self.assertLessEqual(int(subprocess.run([sys.executable, "-B", "-c", code], env=env, stdout=subprocess.PIPE, check=True).stdout), 570)
+        one, peers = subprocess.run([sys.executable, "-B", "-c", code], env=env, stdout=subprocess.PIPE, check=True).stdout.split()
+        self.assertLessEqual(int(one), 570)
+        self.assertLessEqual(int(peers), 120)
 
     def test_earlier_plans(self):
         """A bundle without permissions to execute, with the plans of an earlier gate."""
@@ -244,8 +247,8 @@ class Gate(Base):
         self.assertAlmostEqual(rows["small", "mlp N=64 fp32: ctrain / PyTorch eager"]["value"], ours / 2)
         self.assertEqual(rows["small", "mlp N=64 fp32: PyTorch graph"]["note"], "no graphs")
         self.more_env = {"GATE_PYTHON": self.stand_in("python-without-torch", "exit 1\n")}
-        rows = self.gate(Base.bundle, expect=0, only="small")
-        self.assertIn("ended with 1", rows["small", "mlp N=64 fp32: PyTorch eager"]["note"])
+        rows = self.gate(Base.bundle, expect=0, only="compiled")
+        self.assertIn("ended with 1", rows["compiled", "resnet50 N=256 bf16: PyTorch compile"]["note"])
 
     def test_tools(self):
         """With programs in place of NVIDIA's tools: one finds an error in one kernel test, the other prints a table of kernels."""
@@ -291,6 +294,68 @@ class Gate(Base):
         self.assertIn("speeed", r.err)
         r = self.script("gpu_bundle.sh", "--dry", "--build", BUILD, self.tmp, expect=1)
         self.assertIn("is not a bundle", r.err)
+
+
+class Peers(Base):
+    """--peers, with two ranks."""
+
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(os.path.join(Base.bundle, "soft", "libnccl.so.2")):
+            self.skipTest("built without NCCL's header")
+
+    def gate(self, bundle, *args, **more):
+        return super().gate(bundle, "--peers", *args, **more)
+
+    def faulty(self, fault):
+        """A bundle in which the stand-in for NCCL has a fault."""
+        bundle = self.changed()
+        real = self.replace(bundle, "bin/ctrain", f"SOFT_NCCL_FAULT={fault} exec $0.real \"$@\"\n")
+        self.assertTrue(os.access(real, os.X_OK))
+        return bundle
+
+    def test_dry_run(self):
+        rows = self.gate(Base.bundle, expect=0)
+        self.assertEqual({r["status"] for r in rows.values()}, {"pass", "measured"})
+        self.assertEqual(list(dict.fromkeys(step for step, _ in rows)), ["start", "comm", "same", "sums", "killed"])
+        for key in (("comm", "bench comm: allreduce"), ("comm", "bench comm: sendrecv"), ("same", "all ranks have equal weights"),
+                    ("same", "repeated"), ("same", "recorded = plain"), ("same", "windows on = off"),
+                    ("sums", "fp32: sums of the ranks' gradients"), ("sums", "bf16: sums of the ranks' gradients"),
+                    ("sums", "fp32, windows on: sums of the ranks' gradients"), ("killed", "rank 1 is killed: the others end"),
+                    ("killed", "no process and no shared memory is left")):
+            self.assertEqual(rows[key]["status"], "pass", key)
+        self.assertIn("2 ranks with nccl", rows["same", "repeated"]["note"])
+        self.assertTrue(self.result["peers"])
+
+    def test_wrong_sums_on_all_ranks(self):
+        """The ranks agree about a wrong sum, so only known sums show it."""
+        rows = self.gate(self.faulty("wrong@0:25:50,wrong@1:25:50"), only="comm,sums")
+        self.assertEqual(rows["comm", "bench comm: sendrecv"]["status"], "fail")
+        for check in ("fp32", "bf16", "fp32, windows on"):
+            r = rows["sums", f"{check}: sums of the ranks' gradients"]
+            self.assertEqual(r["status"], "fail", r)
+
+    def test_wrong_sum_on_one_rank(self):
+        rows = self.gate(self.faulty("wrong@1:25:50"), only="same")
+        self.assertEqual(self.bad(rows)["same", "all ranks have equal weights"], "fail")
+
+    def test_one_card(self):
+        self.more_env = {"CUDA_VISIBLE_DEVICES": "0"}
+        rows = self.gate(Base.bundle)
+        self.assertEqual(self.bad(rows), {("start", "GPUs"): "fail"})
+        self.assertEqual({r["note"] for (step, _), r in rows.items() if step != "start"}, {"not run: the step start has failed"})
+
+    def test_run_that_does_not_end(self):
+        """It also leaves a process and a file."""
+        bundle, memory = self.changed(), f"/dev/shm/nccl-gate-{os.getpid()}"
+        self.addCleanup(lambda: os.path.exists(memory) and os.remove(memory))
+        self.replace(bundle, "bin/ctrain", f": >{memory}\nsetsid sleep 600 &\nexec sleep 600\n")
+        rows = self.gate(bundle, "--scale", 0.3 * SLOW, only="killed")
+        self.end_all()
+        self.assertRegex(rows["killed", "rank 1 is killed: the others end"]["note"], "^still running after ")
+        left = rows["killed", "no process and no shared memory is left"]
+        self.assertEqual(left["status"], "fail")
+        self.assertRegex(left["note"], rf"^process \d+ \(sleep\), {memory}$")
 
 
 if __name__ == "__main__":
