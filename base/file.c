@@ -242,20 +242,12 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
 	return CT_OK;
 }
 
-static bool lacks_locks(int err)
+/* Takes (F_WRLCK) an OFD lock on len bytes (0: all), or returns whether one could be taken (F_RDLCK). */
+static int try_range(int fd, short type, off_t offset, off_t len)
 {
-	return err == ENOLCK || err == ENOSYS || err == EOPNOTSUPP;
-}
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = offset, .l_len = len};
+	const int rc = fcntl(fd, type == F_WRLCK ? F_OFD_SETLK : F_OFD_GETLK, &lock);
 
-/* Takes a lock of the open file (F_WRLCK), or returns whether one could be taken (F_RDLCK). */
-static int try_lock(int fd, short type)
-{
-	struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
-	int rc = flock(fd, (type == F_WRLCK ? LOCK_EX : LOCK_SH) | LOCK_NB);
-
-	if (rc == 0 || !lacks_locks(errno))
-		return rc;
-	rc = fcntl(fd, type == F_WRLCK ? F_OFD_SETLK : F_OFD_GETLK, &lock);
 	if (rc == 0 && (type == F_WRLCK || lock.l_type == F_UNLCK))
 		return 0;
 	if (rc == 0 || errno == EACCES) /* POSIX allows EACCES and EAGAIN if another process has the lock */
@@ -265,13 +257,22 @@ static int try_lock(int fd, short type)
 	return -1;
 }
 
-enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken)
+static bool lacks_locks(int err)
 {
-	int rc;
+	return err == ENOLCK || err == ENOSYS || err == EOPNOTSUPP;
+}
 
-	while ((rc = try_lock(fd, F_WRLCK)) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
-	       ct_now_ns() < deadline_ns)
-		(void)poll(NULL, 0, LOCK_RETRY_MS);
+/* Takes a lock of the open file (F_WRLCK), or returns whether one could be taken (F_RDLCK). */
+static int try_lock(int fd, short type)
+{
+	const int rc = flock(fd, (type == F_WRLCK ? LOCK_EX : LOCK_SH) | LOCK_NB);
+
+	return rc == 0 || !lacks_locks(errno) ? rc : try_range(fd, type, 0, 0);
+}
+
+/* rc: what try_lock has returned. */
+static enum ct_status lock_result(int rc, bool *taken)
+{
 	*taken = rc == 0;
 	if (rc == 0 || errno == EWOULDBLOCK)
 		return CT_OK;
@@ -280,6 +281,21 @@ enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken)
 	CT_FAIL(CT_IO, "the file system has no locks: %s", strerror(errno));
 	ct_error_because(CT_REASON_NO_LOCKS);
 	return ct_error_hint("mount it with locks (NFS without nolock, Lustre with flock), or use another file system");
+}
+
+enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken)
+{
+	int rc;
+
+	while ((rc = try_lock(fd, F_WRLCK)) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
+	       ct_now_ns() < deadline_ns)
+		(void)poll(NULL, 0, LOCK_RETRY_MS);
+	return lock_result(rc, taken);
+}
+
+enum ct_status ct_fd_lock_byte(int fd, uint64_t key, bool *taken)
+{
+	return lock_result(try_range(fd, F_WRLCK, (off_t)(key / 4), 1), taken);
 }
 
 bool ct_fd_is_locked(int fd)

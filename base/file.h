@@ -60,6 +60,10 @@ enum ct_status ct_fd_read_at(int fd, void *data, size_t len, uint64_t offset, co
  * has the lock then. Fails with CT_IO, because of CT_REASON_NO_LOCKS, if the file system has no locks. For fcntl, the
  * file must be open for writing. */
 enum ct_status ct_fd_lock(int fd, int64_t deadline_ns, bool *taken) CT_MUST_CHECK;
+/* Takes an exclusive lock on one byte of the file (fcntl(2) with F_OFD_SETLK), which ends when the file is closed, and
+ * does not wait: *taken is false if another process, or another descriptor of this process, has it. The byte is that at
+ * offset key / 4, which may be after the end. The file must be open for writing. Fails as ct_fd_lock. */
+enum ct_status ct_fd_lock_byte(int fd, uint64_t key, bool *taken) CT_MUST_CHECK;
 /* Returns true if another process, or another descriptor of this process, has the lock. Neither waits nor takes the
  * lock for longer than this call. If the file system has no locks, returns false. */
 bool ct_fd_is_locked(int fd);

@@ -207,11 +207,37 @@ static void test_locks(void **state)
 	ct_free(path);
 }
 
+/* Locks on single bytes of an empty file. */
+static void test_byte_locks(void **state)
+{
+	char *path = ct_path_join(*state, "bytes");
+	const uint64_t keys[] = {0, 4, UINT64_MAX};
+	bool taken;
+	int one, two;
+
+	assert_ok(ct_file_open(path, CT_FILE_UPDATE, &one));
+	assert_ok(ct_file_open(path, CT_FILE_UPDATE, &two));
+	for (size_t i = 0; i < CT_ARRAY_LEN(keys); i++) {
+		assert_ok(ct_fd_lock_byte(i % 2 ? two : one, keys[i], &taken));
+		assert_true(taken);
+		assert_ok(ct_fd_lock_byte(i % 2 ? one : two, keys[i], &taken));
+		assert_false(taken);
+	}
+	close(one);
+	assert_ok(ct_fd_lock_byte(two, UINT64_MAX, &taken));
+	assert_true(taken);
+	ofd_err = ENOLCK;
+	assert_fails(ct_fd_lock_byte(two, 8, &taken), CT_IO, "no locks");
+	ofd_err = 0;
+	close(two);
+	ct_free(path);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_replace_kinds),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),     cmocka_unit_test(test_replace_kinds),
 					   cmocka_unit_test(test_leftovers), cmocka_unit_test(test_replace_private),
-					   cmocka_unit_test(test_locks)};
+					   cmocka_unit_test(test_locks),     cmocka_unit_test(test_byte_locks)};
 
 	return cmocka_run_group_tests(tests, make_scratch, drop_scratch);
 }
