@@ -1,8 +1,9 @@
 /* The file is the title, the key, a line "CONFIGURATION<tab>NAME" for each entry, and the checksum. It is replaced as
- * one, so reading needs no lock and never sees a part of it. The lock only keeps two processes from tuning at the same
- * time. It is on a separate file, because a lock on the cache would belong to the file that was replaced. The cache
- * saves time and makes runs repeatable, but no run may fail because of it: each problem with the file is one warning,
- * and then the plans are chosen again. */
+ * one, so reading needs no lock and never sees a part of it. A process that writes locks another file meanwhile,
+ * because a lock on the cache would belong to the file that was replaced. Claims are locks on bytes of a third file: a
+ * byte for each name, by its hash. If two names have the same byte, one process may claim both, which costs only time.
+ * The cache saves time and makes runs repeatable, but no run may fail because of it: each problem with the file is one
+ * warning, and then the plans are chosen again. */
 #include "nn/plan_cache.h"
 
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "base/file.h"
 #include "base/hash/sha256.h"
 #include "base/mem.h"
+#include "base/rng.h"
 
 #define CT_LOG_COMPONENT "nn"
 #include "base/log.h"
@@ -21,17 +23,18 @@
 #define TITLE "ctrain plans 1"
 #define SUM "sha256 "
 enum { MAX_FILE = 16 << 20, SUM_LINE = (int)sizeof(SUM) - 1 + 64 + 1 };
-static const int64_t max_wait_ns = (int64_t)600 * 1000000000;
+static const int64_t max_wait_ns = (int64_t)10 * 1000000000; /* other processes only write a small file */
 
 struct entry {
 	char *name, *config;
+	bool own; /* put by this process */
 };
 
 struct ct_plan_cache {
 	char *key, *dir, *path; /* dir and path: NULL if there is no directory */
 	struct entry *entries;
 	size_t n, cap;
-	int lock;
+	int claims;              /* file descriptor, or -1 */
 	bool unwritable, warned; /* warnings that have been logged; warned: about the contents */
 };
 
@@ -78,7 +81,7 @@ enum ct_status ct_plan_cache_create(const char *key, ct_plan_cache **out)
 	ct_plan_cache *c;
 
 	CT_TRY_ALLOC(c = CT_NEW(ct_plan_cache));
-	c->lock = -1;
+	c->claims = -1;
 	const enum ct_status st = set_paths(c, key);
 	if (st < 0) {
 		ct_plan_cache_destroy(c);
@@ -88,21 +91,27 @@ enum ct_status ct_plan_cache_create(const char *key, ct_plan_cache **out)
 	return CT_OK;
 }
 
-static void clear(ct_plan_cache *c)
+static void clear(ct_plan_cache *c, bool also_own)
 {
+	size_t n = 0;
+
 	for (size_t i = 0; i < c->n; i++) {
+		if (c->entries[i].own && !also_own) {
+			c->entries[n++] = c->entries[i];
+			continue;
+		}
 		ct_free(c->entries[i].name);
 		ct_free(c->entries[i].config);
 	}
-	c->n = 0;
+	c->n = n;
 }
 
 void ct_plan_cache_destroy(ct_plan_cache *c)
 {
 	if (!c)
 		return;
-	ct_plan_cache_unlock(c);
-	clear(c);
+	ct_plan_cache_end_claims(c);
+	clear(c, true);
 	ct_free(c->entries);
 	ct_free(c->path);
 	ct_free(c->dir);
@@ -131,18 +140,21 @@ const char *ct_plan_cache_find(const ct_plan_cache *c, const char *name)
 	return e ? e->config : NULL;
 }
 
-enum ct_status ct_plan_cache_put(ct_plan_cache *c, const char *name, const char *config)
+static enum ct_status put(ct_plan_cache *c, const char *name, const char *config, bool own)
 {
-	struct entry *e = find(c, name), new = {NULL, NULL};
+	struct entry *e = find(c, name), new = {0};
 	char *copy;
 
+	if (e && e->own && !own)
+		return CT_OK;
 	CT_TRY_ALLOC(copy = ct_strdup(config));
 	if (e) {
 		ct_free(e->config);
 		e->config = copy;
+		e->own = own;
 		return CT_OK;
 	}
-	new = (struct entry){ct_strdup(name), copy};
+	new = (struct entry){ct_strdup(name), copy, own};
 	struct entry *grown = new.name ? ct_array_grow(c->entries, c->n, &c->cap, sizeof(*grown)) : NULL;
 	if (!grown) {
 		ct_free(new.name);
@@ -152,6 +164,11 @@ enum ct_status ct_plan_cache_put(ct_plan_cache *c, const char *name, const char 
 	c->entries = grown;
 	c->entries[c->n++] = new;
 	return CT_OK;
+}
+
+enum ct_status ct_plan_cache_put(ct_plan_cache *c, const char *name, const char *config)
+{
+	return put(c, name, config, true);
 }
 
 /* ---- The file ------------------------------------------------------------------------------------------ */
@@ -204,7 +221,7 @@ static enum ct_status parse(ct_plan_cache *c, char *text, bool *valid)
 		if (!tab)
 			break;
 		*tab = '\0';
-		CT_TRY(ct_plan_cache_put(c, tab + 1, line));
+		CT_TRY(put(c, tab + 1, line, false));
 	}
 	return CT_OK;
 }
@@ -216,7 +233,7 @@ enum ct_status ct_plan_cache_load(ct_plan_cache *c)
 	bool valid = false;
 	enum ct_status st;
 
-	clear(c);
+	clear(c, false);
 	if (!c->path)
 		return CT_OK;
 	st = ct_file_read(c->path, MAX_FILE, &text, &n);
@@ -235,7 +252,7 @@ enum ct_status ct_plan_cache_load(ct_plan_cache *c)
 		if (!c->warned)
 			CT_WARN("%s is damaged: its plans will be chosen again", c->path);
 		c->warned = true;
-		clear(c);
+		clear(c, false);
 	}
 	return st;
 }
@@ -249,14 +266,12 @@ static void cannot_write(ct_plan_cache *c)
 	ct_error_clear();
 }
 
-void ct_plan_cache_save(ct_plan_cache *c)
+static enum ct_status write_file(const ct_plan_cache *c)
 {
 	struct ct_str out = {0};
 	char hex[CT_SHA256_HEX];
 	enum ct_status st;
 
-	if (!c->path || c->unwritable)
-		return;
 	ct_str_addf(&out, "%s\n%s\n", TITLE, c->key);
 	for (size_t i = 0; i < c->n; i++)
 		ct_str_addf(&out, "%s\t%s\n", c->entries[i].config, c->entries[i].name);
@@ -265,52 +280,64 @@ void ct_plan_cache_save(ct_plan_cache *c)
 	st = ct_str_status(&out);
 	if (st == CT_OK)
 		st = ct_file_replace(c->path, out.s, out.len);
-	if (st < 0)
-		cannot_write(c);
 	ct_str_release(&out);
+	return st;
 }
 
-/* ---- The lock ------------------------------------------------------------------------------------------ */
-
-static enum ct_status open_lock(ct_plan_cache *c)
+/* Opens the file PATH.suffix. */
+static enum ct_status open_beside(const ct_plan_cache *c, const char *suffix, int *fd)
 {
 	char *path;
-	enum ct_status st;
 
 	CT_TRY(ct_dir_make(c->dir));
 	CT_TRY(ct_dir_probe(c->dir));
-	CT_TRY_ALLOC(path = ct_strfmt("%s.lock", c->path));
-	st = ct_file_open(path, CT_FILE_UPDATE, &c->lock);
+	CT_TRY_ALLOC(path = ct_strfmt("%s.%s", c->path, suffix));
+	const enum ct_status st = ct_file_open(path, CT_FILE_UPDATE, fd);
 	ct_free(path);
 	return st;
 }
 
-bool ct_plan_cache_lock(ct_plan_cache *c)
+void ct_plan_cache_save(ct_plan_cache *c)
 {
 	bool taken;
+	int lock;
 
 	if (c->unwritable)
-		return false;
-	if (!c->path || open_lock(c) < 0) {
+		return;
+	if (!c->path || open_beside(c, "lock", &lock) < 0) {
 		cannot_write(c);
-		return false;
+		return;
 	}
-	enum ct_status st = ct_fd_lock(c->lock, 0, &taken);
-	if (st == CT_OK && !taken) {
-		CT_INFO("another process is tuning plans: waiting for %s", c->path);
-		st = ct_fd_lock(c->lock, ct_deadline_in(max_wait_ns), &taken);
-	}
-	if (st < 0) /* a file system without locks */
-		ct_error_clear();
-	else if (!taken)
-		CT_WARN("another process has held the lock on %s for ten minutes: continuing without its plans",
-			c->path);
-	return true;
+	if (ct_fd_lock(lock, ct_deadline_in(max_wait_ns), &taken) < 0)
+		ct_error_clear(); /* a file system without locks */
+	if (ct_plan_cache_load(c) < 0 || write_file(c) < 0)
+		cannot_write(c);
+	(void)close(lock); /* also releases the lock */
 }
 
-void ct_plan_cache_unlock(ct_plan_cache *c)
+/* ---- Claims -------------------------------------------------------------------------------------------- */
+
+bool ct_plan_cache_begin_claims(ct_plan_cache *c)
 {
-	if (c->lock >= 0)
-		(void)close(c->lock); /* also releases the lock */
-	c->lock = -1;
+	if (!c->unwritable && (!c->path || open_beside(c, "claims", &c->claims) < 0))
+		cannot_write(c);
+	return !c->unwritable;
+}
+
+bool ct_plan_cache_claim(ct_plan_cache *c, const char *name)
+{
+	bool taken = true;
+
+	if (c->claims >= 0 && ct_fd_lock_byte(c->claims, ct_hash64(name, strlen(name)), &taken) < 0) {
+		ct_error_clear();
+		return true;
+	}
+	return taken;
+}
+
+void ct_plan_cache_end_claims(ct_plan_cache *c)
+{
+	if (c->claims >= 0)
+		(void)close(c->claims);
+	c->claims = -1;
 }

@@ -14,20 +14,25 @@ typedef struct ct_plan_cache ct_plan_cache;
 
 /* key: for example "NVIDIA H200, sm_90, cuDNN 9.19.0". The cache is empty until it is loaded. Owned by the caller. */
 enum ct_status ct_plan_cache_create(const char *key, ct_plan_cache **out) CT_MUST_CHECK;
-void ct_plan_cache_destroy(ct_plan_cache *c);           /* releases the lock; NULL is allowed */
+void ct_plan_cache_destroy(ct_plan_cache *c);           /* ends the claims; NULL is allowed */
 const char *ct_plan_cache_path(const ct_plan_cache *c); /* "" if there is no directory for it */
 
-/* Reads the file again. */
+/* Reads the file again. What this process has put remains. */
 enum ct_status ct_plan_cache_load(ct_plan_cache *c) CT_MUST_CHECK;
 /* The configuration of an entry, or NULL. Owned by c until the entry is changed. */
 const char *ct_plan_cache_find(const ct_plan_cache *c, const char *name);
 /* Adds or changes an entry. Neither string may contain a tab or a newline. */
 enum ct_status ct_plan_cache_put(ct_plan_cache *c, const char *name, const char *config) CT_MUST_CHECK;
 
-/* Lets one process at a time tune, so that the others find its choices afterwards. Waits for at most ten minutes, then
- * goes on without the lock. Returns false if the cache cannot be written. */
-bool ct_plan_cache_lock(ct_plan_cache *c);
+/* Writes the entries of the file and those of this process, of which the latter replace the former. */
 void ct_plan_cache_save(ct_plan_cache *c);
-void ct_plan_cache_unlock(ct_plan_cache *c);
+
+/* Claims are how processes divide work: each of them makes the choices that it has claimed, and finds those of the
+ * others in the file. A process that ends loses its claims. Returns false if the cache cannot be written. */
+bool ct_plan_cache_begin_claims(ct_plan_cache *c);
+/* Returns false if another process has claimed this name. True if there are no claims, or no locks in this file system.
+ * A choice that another process has saved and given back can be claimed, so load the cache after that. */
+bool ct_plan_cache_claim(ct_plan_cache *c, const char *name);
+void ct_plan_cache_end_claims(ct_plan_cache *c);
 
 #endif

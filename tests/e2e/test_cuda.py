@@ -1,9 +1,11 @@
 """Training on the device "cuda", on the software GPU of the tests: the program, its engine and its kernels, with stand-ins for the CUDA
 runtime and cuDNN (tests/soft_gpu). The engine "ref" on the CPU gives the expected results."""
 
+import fcntl
 import json
 import os
 import re
+import struct
 import unittest
 
 from harness import COMM, CTRAIN, DEVICE, NUMERIC, OK, USAGE, Case, libc, main, own_mounts, read_text
@@ -510,6 +512,39 @@ class Tuning(Case):
         self.assertRegex(r.err, " warn .*" + re.escape(path) + " is damaged")
         _, again, _ = self.train_tf32("four")
         self.assertEqual(again, 0)
+
+    def claim(self, path, names):
+        """Claims these entries as another process does (ct_plan_cache_claim). Returns the file that holds the claims."""
+        f = open(path + ".claims", "r+b", buffering=0)
+        for name in names:
+            h = 0xcbf29ce484222325
+            for byte in name.encode():
+                h = (h ^ byte) * 0x100000001b3 % 2**64
+            fcntl.fcntl(f, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, h // 4, 1, 0))  # F_OFD_SETLK, which Python 3.9 does not name
+        return f
+
+    def test_another_process_tunes(self):
+        """A start waits for its choices and uses them, also if it has claimed only the GPU. If it ends without having saved any, the start
+        makes them itself."""
+        gpu = self.run_ctrain("info", "--json", env={"CTRAIN_CUDA_LIBS": SOFT}).json()["cuda"]["devices"][0]["uuid"]
+        _, n_tuned, digest = self.train_tf32("one")
+        path, = self.caches()
+        kept = read_text(path)
+        names = [line.partition("\t")[2] for line in kept.splitlines() if "\t" in line]
+        for run, claimed, found, tuned in (("saves", names, True, 0), ("has-gpu", [gpu], True, 0), ("ends", names[::2], False, n_tuned)):
+            with self.subTest(run=run):
+                os.remove(path)
+                with self.claim(path, claimed):
+                    p = self.start_training("device=cuda", "precision=tf32", *SETS["convnet"], *SMALL, run=run, env={"CTRAIN_CUDA_LIBS": SOFT})
+                    log = self.path(run, "log", "rank-00000.log")
+                    self.until(lambda: os.path.exists(log) and "waiting for " + path in read_text(log), "the start waits", p)
+                    if found:
+                        os.replace(self.write("kept", kept), path)
+                        self.assert_code(p.wait(60), OK)
+                self.assert_code(p.wait(60), OK)
+                self.assertEqual(sum(int(n) for n in re.findall(r"tuned (\d+) operations", read_text(log))), tuned)
+                if found:
+                    self.assertEqual(self.metrics(run, "end")[-1]["weights_digest"], digest)
 
     def test_no_directory(self):
         """Training goes on without a cache: auto does not tune, because the next run could not repeat the choice."""

@@ -1,6 +1,7 @@
 """Several ranks on the device "cuda", on the software GPU of the tests. The communicators of the CPU work on pinned memory (they are staged):
 the results are those of one rank, whatever the order in which the streams run."""
 
+import glob
 import os
 import re
 import signal
@@ -146,11 +147,13 @@ class Tuning(Soft):
     always = ()
 
     def test_smaller_last_step(self):
-        """Ranks take turns at choosing plans, while the GPU of none of them waits for another rank."""
+        """Ranks divide the choice of plans, while the GPU of none of them waits for another rank. No plan is chosen twice."""
         self.train("device=cuda", "--procs", 2, *SMALL, *SETS["convnet"], env=self.soft(2))
         self.assertEqual(self.metrics("run", "end")[-1]["step"], 10)
         tuned = re.findall(r"tuned (\d+) operations", "".join(read_text(self.path("run", "log", f"rank-0000{i}.log")) for i in (0, 1)))
         self.assertGreaterEqual(len(tuned), 3, tuned)  # training, the last step, evaluation
+        path, = glob.glob(self.path("cache", "ctrain", "plans", "*.txt"))
+        self.assertEqual(sum(map(int, tuned)), read_text(path).count("\t"))
 
 
 class Faults(Soft):

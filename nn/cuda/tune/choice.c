@@ -1,6 +1,10 @@
-/* A plan is looked for in this order: among the choices of the engine, in the cache, and then by tuning under the lock
- * of the cache. The cache is loaded again when the lock has been taken. This is what makes the ranks of a host agree:
- * those that had to wait find the choices of the first one. Saving at intervals keeps the work of a start that is
+/* A plan is looked for in this order: among the choices of the engine, in the cache, and then by tuning. Processes, for
+ * example the ranks of a host, divide the tuning: each of them claims some graphs that have no plan, tunes them and
+ * saves the choices, until there is none left to claim; then it waits for the choices of the others, which it finds in
+ * the cache. So all of them have the same plans. Because a claim ends with its process, the others take over what a
+ * killed one has not saved. Processes that share a GPU would measure each other's work, so a process also claims its
+ * GPU, and those that do not get it only wait. After each claim, the cache is loaded again, because another process may
+ * have saved the choice and ended its claim in the meantime. Saving at intervals keeps the work of a start that is
  * killed. Entries whose plan can no longer be made are chosen again. Whatever is still without a plan gets the first
  * one that cuDNN proposes.
  *
@@ -8,6 +12,7 @@
  * removed, so that the next program does not fail for the same reason. */
 #include "nn/cuda/tune/choice.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +26,11 @@
 
 /* While operations are tuned, the cache is saved this often, so that a start that is killed has not tuned in vain. */
 static const int64_t save_interval_ns = (int64_t)2 * 1000000000;
+/* So long a process waits for others that tune, and this often it looks. */
+static const int64_t max_wait_ns = (int64_t)600 * 1000000000;
+enum { LOOK_MS = 50 };
+/* Graphs that are claimed at a time: enough for all threads that make plans, and few enough to divide the work. */
+enum { MAX_CLAIMS = 16 };
 
 struct ct__cudnn_choices {
 	struct ct__cudnn_choice **all;
@@ -237,13 +247,14 @@ static enum ct_status take_cached(struct ct__cudnn_choice *one, const ct__cudnn_
 	const char *config = name ? ct_plan_cache_find(cache, name) : NULL;
 
 	ct_free(name);
-	if (!config)
+	if (!config || !strcmp(config, one->refused))
 		return name ? CT_OK : CT_NOMEM;
 	const enum ct_status st = ct__cudnn_plan_make(one->graph, t, &one->filter, config, &one->plan);
 	if (st == CT_OK || st == CT_NOMEM || !ct__timing_recover(where))
 		return st;
 	CT_WARN("%s: choosing a plan again: %s", ct_plan_cache_path(cache), ct_error_message());
 	ct_error_clear();
+	snprintf(one->refused, sizeof(one->refused), "%s", config);
 	return CT_OK;
 }
 
@@ -344,81 +355,126 @@ static void save(ct_plan_cache *cache)
 		(void)ct_error_restore(&pending);
 }
 
-static enum ct_status tune_all(struct ct__cudnn_choice *const *missing, size_t n, const struct ct__timing *where,
-			       ct_plan_cache *cache)
+/* What one call of make_tuned has done. */
+struct tuning {
+	ct__cudnn_choices *c;
+	const ct__cudnn_target *t;
+	const struct ct__timing *where;
+	struct ct__cudnn_choice *claimed[MAX_CLAIMS];
+	size_t n_claimed, n_missing, n_tuned; /* n_missing: at the beginning */
+	int n_failed;
+	bool waited; /* for other processes */
+	int64_t saved_ns;
+};
+
+static enum ct_status tune_claimed(struct tuning *u)
 {
-	const int64_t start = ct_now_ns();
-	int64_t saved = start;
 	ct__plan_search *search;
 	enum ct_status st = CT_OK;
-	int n_failed = 0;
 
-	CT_TRY(ct__plan_search_start(missing, n, where->device, &search));
-	CT_INFO("tuning %zu operations of cuDNN", n);
-	show(where, 0, n);
-	for (size_t i = 0; st == CT_OK && i < n; i++) {
+	CT_TRY(ct__plan_search_start(u->claimed, u->n_claimed, u->where->device, &search));
+	for (size_t i = 0; i < u->n_claimed; i++) {
 		struct ct__cudnn_candidates found;
 
 		st = ct__plan_search_take(search, i, &found);
 		if (st < 0)
 			break;
-		st = take_fastest(missing[i], &found, where, cache);
+		st = take_fastest(u->claimed[i], &found, u->where, u->c->cache);
 		ct__cudnn_candidates_release(&found);
-		n_failed += found.n_failed;
+		u->n_failed += found.n_failed;
 		if (st < 0)
 			break;
-		if (ct_now_ns() - saved >= save_interval_ns) {
-			save(cache);
-			saved = ct_now_ns();
+		u->n_tuned++;
+		if (ct_now_ns() - u->saved_ns >= save_interval_ns) {
+			save(u->c->cache);
+			u->saved_ns = ct_now_ns();
 		}
-		show(where, i + 1, n);
+		show(u->where, u->n_missing - count_missing(u->c), u->n_missing);
 	}
 	ct__plan_search_stop(search);
-	if (st == CT_OK)
-		CT_INFO("tuned %zu operations in %.1f s; the plans are stored in %s", n, ct_seconds_since(start),
-			*ct_plan_cache_path(cache) ? ct_plan_cache_path(cache) : "no file");
-	if (n_failed > 0)
-		CT_INFO("cuDNN plans that failed and were skipped: %d (log.level=debug names them)", n_failed);
+	save(u->c->cache);
 	return st;
 }
 
-/* Holds the lock of the cache if it can be written. */
-static enum ct_status tune_locked(ct__cudnn_choices *c, const ct__cudnn_target *t, const struct ct__timing *where)
+/* Claims choices that have no plan, and drops those for which another process has just saved one. */
+static enum ct_status claim(struct tuning *u)
 {
-	struct ct__cudnn_choice **missing;
+	struct ct_device_info info;
 	size_t n = 0;
-	enum ct_status st;
 
-	CT_TRY(load_cache(c, t, where)); /* another rank may have tuned in the meantime */
-	if (count_missing(c) == 0)
-		return CT_OK;
-	CT_TRY_ALLOC(missing = CT_NEW_ARRAY(struct ct__cudnn_choice *, c->n));
-	for (size_t i = 0; i < c->n; i++) {
-		if (!c->all[i]->plan)
-			missing[n++] = c->all[i];
+	u->n_claimed = 0;
+	CT_TRY(ct_device_info(u->where->device, &info));
+	const bool alone = ct_plan_cache_claim(u->c->cache, info.uuid);
+	for (size_t i = 0; alone && i < u->c->n && n < MAX_CLAIMS; i++) {
+		struct ct__cudnn_choice *one = u->c->all[i];
+		char *name = one->plan ? NULL : entry_name(one->graph, &one->filter);
+
+		if (!one->plan && !name)
+			return CT_NOMEM;
+		if (name && ct_plan_cache_claim(u->c->cache, name))
+			u->claimed[n++] = one;
+		ct_free(name);
 	}
-	st = tune_all(missing, n, where, c->cache);
-	ct_free(missing);
-	save(c->cache);
-	return st;
+	CT_TRY(load_cache(u->c, u->t, u->where));
+	for (size_t i = 0; i < n; i++) {
+		if (!u->claimed[i]->plan)
+			u->claimed[u->n_claimed++] = u->claimed[i];
+	}
+	return CT_OK;
+}
+
+static enum ct_status tune_missing(struct tuning *u)
+{
+	int64_t changed_ns = ct_now_ns();
+
+	while (count_missing(u->c) > 0) {
+		const size_t before = count_missing(u->c);
+
+		CT_TRY(claim(u));
+		if (u->n_claimed > 0)
+			CT_TRY(tune_claimed(u));
+		if (count_missing(u->c) < before) {
+			show(u->where, u->n_missing - count_missing(u->c), u->n_missing);
+			changed_ns = ct_now_ns();
+			continue;
+		}
+		if (!u->waited)
+			CT_INFO("other processes are tuning plans: waiting for %s", ct_plan_cache_path(u->c->cache));
+		u->waited = true;
+		if (ct_now_ns() - changed_ns > max_wait_ns) {
+			CT_WARN("other processes have tuned plans for ten minutes: continuing without the plans in %s",
+				ct_plan_cache_path(u->c->cache));
+			return CT_OK;
+		}
+		(void)poll(NULL, 0, LOOK_MS);
+	}
+	return CT_OK;
 }
 
 static enum ct_status make_tuned(ct__cudnn_choices *c, const ct__cudnn_target *t, enum ct_autotune tune,
 				 const struct ct__timing *where)
 {
+	struct tuning u = {.c = c, .t = t, .where = where, .saved_ns = ct_now_ns()};
+	const int64_t start = ct_now_ns();
 	enum ct_status st = CT_OK;
 
 	CT_TRY(need_cache(c, where->device));
 	CT_TRY(load_cache(c, t, where));
-	if (count_missing(c) == 0)
+	u.n_missing = count_missing(c);
+	if (u.n_missing == 0)
 		return CT_OK;
-	if (tune != CT_AUTOTUNE_CACHED) {
-		const bool kept = ct_plan_cache_lock(c->cache);
-
-		if (kept || tune == CT_AUTOTUNE_ON)
-			st = tune_locked(c, t, where);
-		ct_plan_cache_unlock(c->cache);
+	if (tune != CT_AUTOTUNE_CACHED && (ct_plan_cache_begin_claims(c->cache) || tune == CT_AUTOTUNE_ON)) {
+		CT_INFO("tuning %zu operations of cuDNN", u.n_missing);
+		show(where, 0, u.n_missing);
+		st = tune_missing(&u);
+		ct_plan_cache_end_claims(c->cache);
 	}
+	if (st == CT_OK && u.n_tuned > 0)
+		CT_INFO("tuned %zu operations in %.1f s; the plans are stored in %s", u.n_tuned,
+			ct_seconds_since(start),
+			*ct_plan_cache_path(c->cache) ? ct_plan_cache_path(c->cache) : "no file");
+	if (u.n_failed > 0)
+		CT_INFO("cuDNN plans that failed and were skipped: %d (log.level=debug names them)", u.n_failed);
 	return st == CT_OK ? take_first_of_all(c, t) : st;
 }
 

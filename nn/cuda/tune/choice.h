@@ -7,7 +7,7 @@
  * Without tuning, this is the first plan that the heuristics of cuDNN propose and the filter allows. With tuning, it is
  * the plan in the plan cache (nn/plan_cache.h) or, if there is none, the fastest one (timing.h), which is then added to
  * the cache. Plans differ in the last bits of their results, so the cache is what makes a second run repeat the first
- * one, and what makes the ranks of a host agree: only one rank at a time tunes, and the others then find its choices in
+ * one, and what makes the ranks of a host agree: they divide the graphs, and each finds the choices of the others in
  * the cache. The cache is saved every few seconds and after an error. If it cannot be written, CT_AUTOTUNE_AUTO does
  * not tune. CT_AUTOTUNE_CACHED never does, but uses the plans in the cache. */
 #ifndef CT_NN_CUDA_TUNE_CHOICE_H
@@ -24,7 +24,8 @@ struct ct__cudnn_choice {
 	char name[CT__CUDNN_NAME_MAX]; /* of the layer that added the graph first, for messages */
 	ct__cudnn_graph *graph;
 	struct ct__cudnn_filter filter;
-	ct__cudnn_plan *plan; /* NULL until ct__cudnn_choices_make */
+	ct__cudnn_plan *plan;               /* NULL until ct__cudnn_choices_make */
+	char refused[CT__CUDNN_CONFIG_MAX]; /* the entry of the cache whose plan could not be made, or "" */
 };
 
 enum ct_status ct__cudnn_choices_create(ct__cudnn_choices **out) CT_MUST_CHECK;

@@ -1,9 +1,5 @@
-/* The file of the plan cache: damage, files of other GPUs, and the lock. */
-#include <stdatomic.h>
-
-#include "base/thread.h"
+/* The file of the plan cache: damage, files of other GPUs, several writers, and claims. */
 #include "tests/nn/cuda/plan_cache_check.h"
-#include "tests/pause.h"
 
 static const char key[] = "card, sm_90, cuDNN 9";
 
@@ -13,7 +9,6 @@ static char *write_cache(void)
 	ct_plan_cache *c = open_cache(key);
 	char *path = ct_strdup(ct_plan_cache_path(c));
 
-	assert_true(ct_plan_cache_lock(c));
 	assert_ok(ct_plan_cache_put(c, "first", "0"));
 	assert_ok(ct_plan_cache_put(c, "second graph x=1", "1:2=2"));
 	assert_ok(ct_plan_cache_put(c, "first", "7:2=1,3=0"));
@@ -85,48 +80,49 @@ static void test_other_key(void **state)
 	ct_free(mine);
 }
 
-/* One process tunes, the other waits and finds its choices. */
-struct waiting {
-	ct_plan_cache *cache;
-	atomic_bool ended, found;
-};
-
-static void *wait_for_lock(void *arg)
+/* Two processes save entries. Those of the other one remain, and an own one replaces that in the file. */
+static void test_two_writers(void **state)
 {
-	struct waiting *w = arg;
-
-	if (ct_plan_cache_lock(w->cache) && ct_plan_cache_load(w->cache) == CT_OK)
-		w->found = ct_plan_cache_find(w->cache, "graph") != NULL;
-	ct_plan_cache_unlock(w->cache);
-	w->ended = true;
-	return NULL;
-}
-
-static void test_lock(void **state)
-{
-	ct_plan_cache *one = open_cache(key);
-	struct waiting w = {.cache = open_cache(key)};
-	struct ct_thread thread = {0};
+	ct_plan_cache *one = open_cache(key), *two = open_cache(key);
 
 	(void)state;
-	open_log();
-	assert_true(ct_plan_cache_lock(one));
-	assert_ok(ct_thread_start(&thread, "waits", wait_for_lock, &w));
-	while (!has_logged("another process is tuning plans") && !w.ended)
-		pause_briefly();
-	assert_false(w.ended);
 	assert_ok(ct_plan_cache_put(one, "graph", "5"));
+	assert_ok(ct_plan_cache_put(one, "other", "6"));
 	ct_plan_cache_save(one);
-	ct_plan_cache_unlock(one);
-	ct_thread_join(&thread);
-	assert_true(w.found);
-	ct_plan_cache_destroy(w.cache);
+	assert_ok(ct_plan_cache_put(two, "graph", "7"));
+	ct_plan_cache_save(two);
 	ct_plan_cache_destroy(one);
+	one = open_cache(key);
+	assert_string_equal(ct_plan_cache_find(one, "graph"), "7");
+	assert_string_equal(ct_plan_cache_find(one, "other"), "6");
+	ct_plan_cache_destroy(two);
+	ct_plan_cache_destroy(one);
+}
+
+/* A name is claimed by one process until it ends its claims. */
+static void test_claims(void **state)
+{
+	ct_plan_cache *one = open_cache(key), *two = open_cache(key);
+
+	(void)state;
+	assert_true(ct_plan_cache_claim(one, "graph")); /* no one has begun claims */
+	assert_true(ct_plan_cache_claim(two, "graph"));
+	assert_true(ct_plan_cache_begin_claims(one));
+	assert_true(ct_plan_cache_begin_claims(two));
+	assert_true(ct_plan_cache_claim(one, "graph"));
+	assert_true(ct_plan_cache_claim(one, "graph"));
+	assert_false(ct_plan_cache_claim(two, "graph"));
+	assert_true(ct_plan_cache_claim(two, "other"));
+	assert_false(ct_plan_cache_claim(one, "other"));
+	ct_plan_cache_destroy(one);
+	assert_true(ct_plan_cache_claim(two, "graph"));
+	ct_plan_cache_destroy(two);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {TEST(test_damage), TEST(test_other_key), TEST(test_lock)};
+	const struct CMUnitTest tests[] = {TEST(test_damage), TEST(test_other_key), TEST(test_two_writers),
+					   TEST(test_claims)};
 
 	ct_log_off_terminal(true);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,15 +129,12 @@ static enum ct_status keep_in_cache(struct ct_session *s)
 	CT_TRY(open_cache(s, &cache));
 	ct_net_plan_write(&s->net_plan, &text);
 	enum ct_status st = ct_str_status(&text);
-	if (st == CT_OK && ct_plan_cache_lock(cache)) {
+	if (st == CT_OK) {
 		swap_all(text.s, '\n', ';');
-		st = ct_plan_cache_load(cache);
-		if (st == CT_OK)
-			st = ct_plan_cache_put(cache, name, text.s);
-		if (st == CT_OK)
-			ct_plan_cache_save(cache);
-		ct_plan_cache_unlock(cache);
+		st = ct_plan_cache_put(cache, name, text.s);
 	}
+	if (st == CT_OK)
+		ct_plan_cache_save(cache);
 	ct_str_release(&text);
 	ct_plan_cache_destroy(cache);
 	return st;
