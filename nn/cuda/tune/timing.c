@@ -53,7 +53,7 @@ enum ct_status ct__plan_execute(const struct ct__timing *t, const ct__cudnn_grap
 	ct_error_save(&first);
 	ct_error_clear();
 	if (ct__cudnn_plan_rebuild(p, g, t->target, t->handle) == CT_OK && execute(t, p, pack) == CT_OK) {
-		CT_INFO("plan %s of \"%s\" was made again for a handle, because it failed: %s",
+		CT_WARN("plan %s of \"%s\" was made again for a handle, because it failed: %s",
 			ct__cudnn_plan_info(p)->config, ct__cudnn_graph_text(g), first.message);
 		return CT_OK;
 	}
