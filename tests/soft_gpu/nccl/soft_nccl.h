@@ -51,8 +51,8 @@
  *                        stuck@RANK:N     the rank's N-th operation in a communicator never ends
  *                        wrong@RANK:N:P   the results of the rank's N-th operation in a communicator and of later ones
  *                                         have a wrong byte, P percent of their bytes before the end [0]
- *                        early@RANK       the rank's captured operations in registered windows may begin before the
- *                                         preceding work of their graph has ended, and read what memory contained
+ *                        early@RANK       the rank's captured operations in registered windows begin before the
+ *                                         preceding work of their graph runs, and read what memory contained
  *                                         before it: as NCCL 2.28.0 to 2.30.6 on GPUs of compute capability 9.0
  *                        error@RANK:N:E   after the rank's N-th operation, its asynchronous error is E
  *                        A group, or one replay of it, is one operation.
