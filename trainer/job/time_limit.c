@@ -38,7 +38,7 @@ static int64_t left_to_job(const struct ct_time_limit *l, bool *known)
 	int64_t left = CT_SLURM_NO_LIMIT;
 
 	*known = true;
-	if (l->job->id == 0 || l->margin == 0)
+	if (!l->asks_slurm)
 		return CT_SLURM_NO_LIMIT;
 	if (ct_slurm_time_left(l->job, &left) < 0) {
 		CT_DEBUG("the time limit of Slurm job %s is unknown: %s", l->job->name, ct_error_message());
@@ -67,12 +67,10 @@ static int64_t ask(struct ct_time_limit *l)
 
 	if (left == CT_SLURM_NO_LIMIT)
 		return again;
-	if (l->margin < 0 && known)
+	if (l->margin < 0)
 		l->margin = left / 10 < MAX_MARGIN ? left / 10 : MAX_MARGIN;
-	const int64_t margin = l->margin < 0 ? 0 : l->margin;
-
-	if (left > margin)
-		return left - margin < again ? left - margin : again;
+	if (left > l->margin)
+		return left - l->margin < again ? left - l->margin : again;
 	if (job < own)
 		CT_INFO("Slurm job %s reaches its time limit in %" PRId64 " s: saving and stopping now", l->job->name,
 			left);
@@ -97,8 +95,9 @@ static void *watch(void *arg)
 enum ct_status ct_time_limit_start(struct ct_time_limit *l, const struct ct_slurm_job *job, int64_t until_ns,
 				   int64_t margin)
 {
-	*l = (struct ct_time_limit){.job = job, .until_ns = until_ns, .margin = margin};
-	if ((job->id == 0 || margin == 0) && until_ns == INT64_MAX)
+	*l = (struct ct_time_limit){
+		.job = job, .until_ns = until_ns, .margin = margin, .asks_slurm = job->id != 0 && margin != 0};
+	if (!l->asks_slurm && until_ns == INT64_MAX)
 		return CT_OK;
 	pthread_mutex_init(&l->mutex, NULL);
 	ct_cond_init(&l->changed);

@@ -15,7 +15,8 @@ struct ct_time_limit {
 	const struct ct_slurm_job *job;
 	int64_t until_ns; /* on the ct_now_ns clock; INT64_MAX: no limit of our own */
 	int64_t margin;   /* in seconds; negative: auto */
-	bool end;         /* guarded by mutex */
+	bool asks_slurm;
+	bool end; /* guarded by mutex */
 };
 
 /* Starts the thread, if job->id is not 0 or until_ns is not INT64_MAX. margin is the time in seconds that a run needs
