@@ -178,12 +178,8 @@ static void test_failures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_broken_engine),
-		TEST(test_broken_first_plan),
-		TEST(test_broken_fusion),
-		TEST(test_broken_choice),
-		TEST(test_error_keeps_choices),
-		TEST(test_killed_start_keeps_choices),
+		TEST(test_broken_engine), TEST(test_broken_first_plan),   TEST(test_broken_fusion),
+		TEST(test_broken_choice), TEST(test_error_keeps_choices), TEST(test_killed_start_keeps_choices),
 		TEST(test_failures),
 	};
 

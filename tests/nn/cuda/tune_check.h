@@ -24,7 +24,8 @@ struct start {
 	struct ct__cudnn_plan_info info[MAX_CHOICES];
 };
 
-static inline void compile(struct start *s, ct_graph *g, ct_engine *e, enum ct_precision precision, enum ct_autotune tune)
+static inline void compile(struct start *s, ct_graph *g, ct_engine *e, enum ct_precision precision,
+			   enum ct_autotune tune)
 {
 	const struct ct_net_opts opts = {.batch = 2,
 					 .input = CT_INPUT_F32_NCHW,
