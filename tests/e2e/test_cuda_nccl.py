@@ -146,14 +146,15 @@ class Variables(Soft):
     """What ctrain sets for NCCL, unless the user has set it."""
 
     def test_variables(self):
-        cases = (((), {}, (None, "0")), (("train.deterministic=false",), {}, (None, None)), (("model.bn=sync",), {}, ("1", "0")),
-                 (("model.bn=sync",), {"NCCL_NVLS_ENABLE": "1", "NCCL_LAUNCH_ORDER_IMPLICIT": "0"}, ("0", "1")))
+        cases = (((), {}, (None, "0", "0")), (("train.deterministic=false",), {}, (None, None, None)), (("model.bn=sync",), {}, ("1", "0", "0")),
+                 (("model.bn=sync",), {"NCCL_NVLS_ENABLE": "1", "NCCL_LAUNCH_ORDER_IMPLICIT": "0", "NCCL_GRAPH_REGISTER": "1"}, ("0", "1", "1")))
         for i, (sets, env, want) in enumerate(cases):
             with self.subTest(sets=sets):
                 self.train("device=cuda", "--procs", 2, "train.max_steps=1", "train.eval_every=0", *sets, run=f"run{i}",
                            env=self.soft(2, env={"NCCL_DEBUG": "INFO", **env}))
                 log = read_text(self.path(f"run{i}", "log", "rank-00000.log"))
-                found = [re.search(rf"{name} set by environment to (\d)", log) for name in ("NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_NVLS_ENABLE")]
+                found = [re.search(rf"{name} set by environment to (\d)", log)
+                         for name in ("NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_NVLS_ENABLE", "NCCL_GRAPH_REGISTER")]
                 self.assertEqual(tuple(m and m[1] for m in found), want)
 
 

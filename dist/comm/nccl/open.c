@@ -309,9 +309,13 @@ static void set_variables(const struct ct_comm_opts *opts)
 	/* Otherwise, NCCL does not order the operations of several communicators. */
 	if (opts->shares_device)
 		setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+	if (!opts->deterministic)
+		return;
 	/* All-reduces in NVLink switches (NVLS) may add in another order each time (NVIDIA/nccl, issue 1497). */
-	if (opts->deterministic)
-		setenv("NCCL_NVLS_ENABLE", "0", 0);
+	setenv("NCCL_NVLS_ENABLE", "0", 0);
+	/* NCCL registers the buffers of captured operations, but not those of posted ones. It may then use another
+	 * number of channels (src/register/coll_reg.cc), and thus another order of addition. */
+	setenv("NCCL_GRAPH_REGISTER", "0", 0);
 }
 
 enum ct_status ct__nccl_connect(struct comm_nccl *n)

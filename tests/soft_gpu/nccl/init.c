@@ -68,7 +68,7 @@ ncclResult_t soft__comm_create(ncclComm_t *out, const ncclUniqueId *id, int n_ra
 /* As NCCL does for each variable that it reads. */
 static void log_variables(void)
 {
-	static const char *const names[] = {"NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_NVLS_ENABLE"};
+	static const char *const names[] = {"NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_NVLS_ENABLE", "NCCL_GRAPH_REGISTER"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		if (getenv(names[i]))
