@@ -16,6 +16,12 @@ struct norm_blocks_args {
 	int blocks;
 };
 
+/* The arguments, and the number of rows of a block. The last block may have fewer. */
+struct norm_rows_args {
+	struct ct__k_norm_args a;
+	unsigned rows_of_block;
+};
+
 /* Rows that a thread loads before it uses the first one, if one value is read or several. More would be too many
  * registers. */
 enum { ROWS_OF_ONE = 4, ROWS_OF_TWO = 2 };
@@ -194,28 +200,32 @@ static __global__ void running(const struct ct__k_norm_args a)
 	a.stat[a.cp + c] = c < a.c ? (float)(1 / sqrt((double)a.running_var[c] + (double)a.eps)) : 0.0f;
 }
 
-/* Calls pass(i, n) for each N rows of the thread, and for those that are left over: it loads the vectors i[0] to
- * i[N - 1], so that the loads are in flight together, and stores the first n. The rows are walked backwards, because
- * the last ones that the sums read may still be in the L2 cache. */
+/* Walks the rows of the block backwards. Calls pass(i, n) for each N rows of the thread, and for those that are left
+ * over: it loads the vectors i[0] to i[N - 1], so that the loads are in flight together, and stores the first n. The
+ * first block has the last rows, because the blocks of column_sums that ran last have read them, and they may still be
+ * in the L2 cache. */
 template <int N, class Pass>
-static inline __device__ void backwards(size_t rows, int vectors, int vector, const Pass &pass)
+static inline __device__ void rows_from_end(const struct norm_rows_args &b, int vectors, int vector, const Pass &pass)
 {
-	const size_t stride = (size_t)gridDim.y * blockDim.y, step = stride * vectors;
-	size_t row = (size_t)blockIdx.y * blockDim.y + threadIdx.y, at = (rows - 1 - row) * vectors + vector, i[N];
+	const unsigned stride = blockDim.y, step = stride * vectors;
+	const size_t up_to = b.a.rows - (size_t)blockIdx.y * b.rows_of_block; /* the end of the block */
+	const unsigned end = up_to < b.rows_of_block ? (unsigned)up_to : b.rows_of_block;
+	unsigned row = threadIdx.y; /* counted from the end */
+	size_t at = (up_to - 1 - row) * vectors + vector, i[N];
 
 #pragma unroll 1
-	for (; row + (N - 1) * stride < rows; row += N * stride) {
+	for (; row + (N - 1) * stride < end; row += N * stride) {
 #pragma unroll
 		for (int m = 0; m < N; m++, at -= step)
 			i[m] = at;
 		pass(i, N);
 	}
-	if (row >= rows)
+	if (row >= end)
 		return;
 	int n = 0;
 #pragma unroll
 	for (int m = 0; m < N; m++) {
-		const bool exists = row + m * stride < rows;
+		const bool exists = row + m * stride < end;
 
 		i[m] = exists ? at - m * step : at;
 		n += exists;
@@ -224,15 +234,17 @@ static inline __device__ void backwards(size_t rows, int vectors, int vector, co
 }
 
 template <class T, bool RESIDUAL>
-static __global__ void __launch_bounds__(COLUMN_THREADS, 4) apply(const struct ct__k_norm_args a)
+static __global__ void __launch_bounds__(COLUMN_THREADS, 4) apply(const struct norm_rows_args b)
 {
 	constexpr int V = ct_vector<T>::size, N = RESIDUAL ? ROWS_OF_TWO : ROWS_OF_ONE;
+
+	const struct ct__k_norm_args &a = b.a;
 	const int vectors = a.cp / V, vector = vector_of_thread();
 
 	if (vector >= vectors)
 		return;
 	const norm_values<V> n = load_norm<V>(a, vector * V);
-	backwards<N>(a.rows, vectors, vector, [&](const size_t (&i)[N], int exist) {
+	rows_from_end<N>(b, vectors, vector, [&](const size_t (&i)[N], int exist) {
 		ct_vector<T> x[N], r[N];
 
 		load_vectors(x, a.x, i);
@@ -257,9 +269,11 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 4) apply(const struct c
 
 /* dx = scale * (d - mean of d - xh * mean of d * xh) */
 template <class T, bool RELU>
-static __global__ void __launch_bounds__(COLUMN_THREADS, 3) backward_data(const struct ct__k_norm_args a)
+static __global__ void __launch_bounds__(COLUMN_THREADS, 3) backward_data(const struct norm_rows_args b)
 {
 	constexpr int V = ct_vector<T>::size, N = ROWS_OF_TWO;
+
+	const struct ct__k_norm_args &a = b.a;
 	const int vectors = a.cp / V, vector = vector_of_thread();
 	const double inverse = a.fixed ? 0 : *a.inverse;
 	float sum[V], slope[V];
@@ -274,7 +288,7 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 3) backward_data(const 
 		sum[j] = real ? (float)(a.sums[c] * inverse) : 0.0f;
 		slope[j] = real ? a.stat[a.cp + c] * (float)(a.sums[a.c + c] * inverse) : 0.0f;
 	}
-	backwards<N>(a.rows, vectors, vector, [&](const size_t (&i)[N], int exist) {
+	rows_from_end<N>(b, vectors, vector, [&](const size_t (&i)[N], int exist) {
 		ct_vector<T> x[N], d[N];
 
 		load_vectors(x, a.x, i);
@@ -310,21 +324,28 @@ template <class T> static cudaError_t launch_backward_sums(const struct ct__k_no
 			  column_grid(a->rows, vectors, COLUMN_RUN), column_block(vectors), 0, s, *a);
 }
 
-template <class T> static cudaError_t launch_apply(const struct ct__k_norm_args *a, cudaStream_t s)
+/* `run`: the rows that a thread loads together. */
+template <class T>
+static cudaError_t launch_rows(void (*kernel)(struct norm_rows_args), const struct ct__k_norm_args *a, int run,
+			       cudaStream_t s)
 {
 	const int vectors = a->cp / ct_vector<T>::size;
+	dim3 grid = column_grid(a->rows, vectors, run);
+	const struct norm_rows_args b = {*a, blocks_for(a->rows, grid.y)};
 
-	return ct__launch(a->residual ? apply<T, true> : apply<T, false>,
-			  column_grid(a->rows, vectors, a->residual ? ROWS_OF_TWO : ROWS_OF_ONE), column_block(vectors),
-			  0, s, *a);
+	grid.y = blocks_for(a->rows, b.rows_of_block);
+	return ct__launch(kernel, grid, column_block(vectors), 0, s, b);
+}
+
+template <class T> static cudaError_t launch_apply(const struct ct__k_norm_args *a, cudaStream_t s)
+{
+	return a->residual ? launch_rows<T>(apply<T, true>, a, ROWS_OF_TWO, s)
+			   : launch_rows<T>(apply<T, false>, a, ROWS_OF_ONE, s);
 }
 
 template <class T> static cudaError_t launch_backward_data(const struct ct__k_norm_args *a, cudaStream_t s)
 {
-	const int vectors = a->cp / ct_vector<T>::size;
-
-	return ct__launch(a->relu ? backward_data<T, true> : backward_data<T, false>,
-			  column_grid(a->rows, vectors, ROWS_OF_TWO), column_block(vectors), 0, s, *a);
+	return launch_rows<T>(a->relu ? backward_data<T, true> : backward_data<T, false>, a, ROWS_OF_TWO, s);
 }
 
 static cudaError_t dispatch_forward_sums(const struct ct__k_norm_args *a, cudaStream_t s)
