@@ -62,6 +62,7 @@ template <class T, bool FULL, class Batch, class Add>
 static inline __device__ void column_run(const typename Batch::args &args, size_t i, unsigned step, int n,
 					 double (*shared)[COLUMN_THREADS], const Add &add)
 {
+	static_assert(COLUMN_RUN % Batch::size == 0, "a run has complete batches");
 	constexpr int V = ct_vector<T>::size;
 	const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
 
