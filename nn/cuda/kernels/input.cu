@@ -43,7 +43,7 @@ template <class T> static __global__ void input(const struct ct__k_input_args a)
 
 template <class T> static cudaError_t launch_input(const struct ct__k_input_args *a, cudaStream_t s)
 {
-	const unsigned width = (unsigned)a->w * (a->cp / ct_vector<T>::size);
+	const size_t width = (size_t)a->w * (a->cp / ct_vector<T>::size);
 
 	return ct__launch(input<T>, place_grid(a->n, a->h, width), place_block(width), 0, s, *a);
 }

@@ -225,7 +225,7 @@ template <class T> static __global__ void average_backward(const struct pool_bac
 
 template <class T> static cudaError_t launch_forward(const struct ct__k_pool_args *a, cudaStream_t s)
 {
-	const unsigned width = (unsigned)a->q * (a->cp / ct_vector<T>::size);
+	const size_t width = (size_t)a->q * (a->cp / ct_vector<T>::size);
 
 	return ct__launch(a->average ? average_forward<T> : max_forward<T>, place_grid(a->n, a->p, width),
 			  place_block(width), 0, s, *a);
@@ -248,7 +248,7 @@ template <class T> static cudaError_t launch_backward(const struct ct__k_pool_ar
 {
 	const struct pool_backward_args b = {*a, dimension_of(a->stride_h, a->dilation_h),
 					     dimension_of(a->stride_w, a->dilation_w)};
-	const unsigned width = (unsigned)a->w * (a->cp / ct_vector<T>::size);
+	const size_t width = (size_t)a->w * (a->cp / ct_vector<T>::size);
 
 	return ct__launch(a->average ? average_backward<T> : max_backward<T>, place_grid(a->n, a->h, width),
 			  place_block(width), 0, s, b);

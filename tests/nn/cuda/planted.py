@@ -128,6 +128,8 @@ DEFECTS = {
     ],
     "nn/cuda/kernels/place.cuh": [
         ("place", "p.i = blockIdx.y * blockDim.x + threadIdx.x;", "p.i = threadIdx.x;", "layer_kernels"),
+        ("place_grid: too many rows", "rows > 0x7fffffff", "rows > 0xffffffff", "layer_kernels"),
+        ("place_grid: too wide", "width > (size_t)65535 * PLACE_THREADS", "false", "layer_kernels"),
     ],
     "nn/cuda/kernels/pool.cu": [
         ("max_forward", "first || v > best[j]", "first || v >= best[j]", "layer_kernels"),

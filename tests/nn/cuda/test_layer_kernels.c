@@ -330,6 +330,17 @@ static void test_pool(void **state)
 		check_pool(&cases[i]);
 }
 
+/* Sizes that 32 bits cannot index are refused, and not truncated. */
+static void test_too_large_pool(void **state)
+{
+	const struct ct__k_pool_args rows = {.n = 46341, .p = 46341, .q = 1, .cp = 4, .type = CT_F32},
+				     width = {.n = 1, .p = 1, .q = (1 << 30) + 1, .cp = 4096, .type = CT_F32};
+
+	(void)state;
+	assert_int_equal(ct__k_pool(&rows, NULL), cudaErrorInvalidConfiguration);
+	assert_int_equal(ct__k_pool(&width, NULL), cudaErrorInvalidConfiguration);
+}
+
 /* Each of the groups connects c input channels with k output channels. */
 static void check_groups(int n_groups, int k, int c, int plane, enum ct_dtype t)
 {
@@ -369,9 +380,8 @@ static void test_groups(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_norm),
-		cmocka_unit_test(test_norm_in_evaluation),
-		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_norm),   cmocka_unit_test(test_norm_in_evaluation),
+		cmocka_unit_test(test_pool),   cmocka_unit_test(test_too_large_pool),
 		cmocka_unit_test(test_groups),
 	};
 
