@@ -133,6 +133,7 @@ DEFECTS = {
     ],
     "nn/cuda/kernels/pool.cu": [
         ("max_forward", "first || v > best[j]", "first || v >= best[j]", "layer_kernels"),
+        ("max_forward: NaN", "|| (is_nan(v) && !is_nan(best[j]))", "", "layer_kernels"),
         ("average_forward", "sum[j] / (float)count", "sum[j] / (float)(a.r * a.s)", "layer_kernels"),
         ("average_backward", "n_rows * taps_inside(", "n_rows * n_rows + 0 * taps_inside(", "layer_kernels"),
         ("max_backward", "two ? tap + b.w.step : -1", "-1", "layer_kernels"),
@@ -161,6 +162,7 @@ DEFECTS = {
         ("relu of NaN", "x <= 0 ? 0.0f : x", "x > 0 ? x : 0.0f", "kernels"),
         ("relu_passes", "if (to_float(y.v[j]) <= 0)", "if (to_float(y.v[j]) < 0)", "layer_kernels"),
         ("mask_of", "!(to_float(y.v[j]) <= 0)", "!(to_float(y.v[j]) < 0)", "layer_kernels"),
+        ("mask_of: NaN", "!(to_float(y.v[j]) <= 0)", "(to_float(y.v[j]) > 0)", "layer_kernels"),
     ],
     "nn/cuda/cudnn/graph.c": [
         ("stride of a convolution", "stride[2] = {win->stride_h, win->stride_w}", "stride[2] = {win->stride_w, win->stride_h}", "engine"),

@@ -38,6 +38,7 @@ static void norm_open(struct norm *m, const struct norm_case *s)
 	m->beta = random_rows(1, s->c, m->cp, CT_F32, 15);
 	m->mean = random_rows(1, s->c, m->cp, CT_F32, 16);
 	m->var = random_rows(1, s->c, m->cp, CT_F32, 17);
+	m->residual[0] = NAN; /* the ReLU passes it, and its gradient */
 	for (int i = 0; i < m->cp; i++)
 		m->var[i] = fabsf(m->var[i]) + 0.5f;
 	*a = (struct ct__k_norm_args){.rows = m->rows,
@@ -247,7 +248,7 @@ static void pool_reference(const struct ct__k_pool_args *a, const float *x, cons
 				if (pass == 0) {
 					count++;
 					sum += (double)x[at];
-					if (best < 0 || x[at] > x[best])
+					if (best < 0 || x[at] > x[best] || (isnan(x[at]) && !isnan(x[best])))
 						best = at;
 				} else if (a->average) {
 					dx[at] += dy[i] / (float)count;
@@ -284,7 +285,8 @@ static void check_pool(const struct pool_case *k)
 	      *dy = random_rows((size_t)(k->n * a.p * a.q), k->c, cp, k->type, 22),
 	      *y = test_malloc(n_out * sizeof(*y)), *dx = test_calloc(n_in, sizeof(*dx));
 
-	x[0] = x[(size_t)cp]; /* equal values: the first tap wins */
+	x[0] = x[(size_t)cp];                        /* equal values: the first tap wins */
+	x[n_in / 2 / (size_t)cp * (size_t)cp] = NAN; /* the largest element */
 	pool_reference(&a, x, dy, y, dx);
 	a.x = gpu_upload(x, n_in, k->type);
 	a.dy = gpu_upload(dy, n_out, k->type);
