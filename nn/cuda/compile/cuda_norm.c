@@ -176,6 +176,7 @@ enum ct_status ct__cuda_backward_norm(struct cuda_program *p, const struct cuda_
 	struct cuda_task *t;
 	int d, dx;
 
+	CT_ASSERT(g->add == CUDA_NONE || g->relu == CUDA_NONE || p->norms[g->norm].mask != CUDA_NONE);
 	CT_TRY(backward_sums(p, g, &d));
 	if (ct__cuda_needs_gradient(p, in)) {
 		CT_TRY(dx_buffer(p, g, d, &dx));

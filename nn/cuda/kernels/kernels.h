@@ -148,8 +148,8 @@ struct ct__k_norm_args {
 	const void *residual; /* forward: added before the ReLU; NULL: none */
 	void *y;              /* forward: the result */
 	/* [rows, cp * size of an element / 16] Bit j is set if the ReLU passes element j of a vector of 16 bytes.
-	 * apply stores it if it is not NULL and there is a residual. backward_sums reads it; without it, the mask is
-	 * computed again from x, as in backward_data. */
+	 * apply stores it if it is not NULL and there is a residual. backward_sums reads it, and needs it after a ReLU
+	 * with a residual; without it, the mask is computed again from x. */
 	uint8_t *mask;
 	const void *dy, *dy2; /* gradient of y; dy2: a second part of it, or NULL (only backward_sums) */
 	void *d;  /* backward_sums: dy + dy2 after the ReLU, which is also the gradient of `residual`; NULL: not stored;
@@ -162,8 +162,10 @@ struct ct__k_norm_args {
 	double *inverse; /* 1 / the number of values on all ranks in the statistics; forward writes it, and
 			    backward_data reads it */
 	size_t rows;
-	int c, cp, relu; /* relu: a ReLU follows; backward masks gradients where y <= 0 */
-	int fixed;       /* backward_data: the statistics do not depend on x, and sums and inverse are not read */
+	/* relu: a ReLU follows; backward masks gradients where y <= 0. backward_data always computes this mask again
+	 * from x. With a residual, relu is therefore 0 there, and dy is the d that backward_sums has masked. */
+	int c, cp, relu;
+	int fixed; /* backward_data: the statistics do not depend on x, and sums and inverse are not read */
 	float eps, momentum;
 	enum ct_dtype type;
 };
