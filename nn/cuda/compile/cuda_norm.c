@@ -9,10 +9,10 @@
  *     norm, sum, ReLU, A + B   sums read A, B, x, write d; data reads d, x, writes dx      7 (unfused: 11)
  *
  * d is the gradient before the ReLU, and with a sum also the gradient of the residual, which therefore costs nothing
- * more. After a sum, the forward pass stores the mask of the ReLU in bits: with 16-bit values, it takes an eighth of a
- * pass to write it and to read it. Without a sum, it is computed again from x, which the kernels read anyway. If the
- * data kernel added and masked the gradients again instead of reading d, a block with a sum would need 10 passes, and
- * 11 if a separate kernel added A and B. */
+ * more. After a sum, the forward pass stores the mask of the ReLU, one byte per vector of 16 bytes: a sixteenth of a
+ * pass to write it and another to read it. Without a sum, it is computed again from x, which the kernels read anyway.
+ * If the data kernel added and masked the gradients again instead of reading d, a block with a sum would need 10
+ * passes, and 11 if a separate kernel added A and B. */
 #include "nn/cuda/compile/compile.h"
 
 static enum ct_status norm_task(struct cuda_program *p, const struct cuda_group *g, enum cuda_kind kind,

@@ -4,10 +4,10 @@
  * the square of the mean, for which sums in double are precise enough. `finalize` and `running` set the statistics of
  * padded channels to zero, so that their results are zero.
  *
- * y is not read in the backward pass. With a residual, the forward pass stores the mask of the ReLU, an eighth of a
- * byte per element; without one, the mask is computed again from x. It must be the mask of the stored y, so both passes
- * use the same expression and round to the type of y before they compare with zero. add_blocks serves both directions;
- * only backward has dgamma. */
+ * y is not read in the backward pass. With a residual, the forward pass stores the mask of the ReLU, one byte per
+ * vector of 16 bytes: a sixteenth of a pass to write it and another to read it. Without one, the mask is computed again
+ * from x. It must be the mask of the stored y, so both passes use the same expression and round to the type of y before
+ * they compare with zero. add_blocks serves both directions; only backward has dgamma. */
 #include "nn/cuda/kernels/columns.cuh"
 
 /* The arguments, and the number of blocks along the rows. */
