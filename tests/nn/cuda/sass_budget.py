@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares the machine code of GPU kernels with the table in sass_budget.tsv.
 
-    sass_budget.py [--write] TABLE TOOLS REPORT...    TOOLS is the directory of cuobjdump and nvdisasm; a report OBJECT.ptxas is beside OBJECT
+    sass_budget.py [--write] TABLE NVCC TOOLS REPORT...    NVCC is the compiler of the build, TOOLS the directory of cuobjdump and nvdisasm; a
+                                                           report OBJECT.ptxas is beside OBJECT
 
 The fields of a kernel, from its code for each architecture:
     size        instructions, without the functions that are called
@@ -13,8 +14,9 @@ The fields of a kernel, from its code for each architecture:
     in_loops    those of them that are in loops
     local       accesses to local memory
     warps       warps per multiprocessor, as registers, static shared memory and threads permit
-A kernel is worse than its row if loads, bytes or warps are lower, or if others are higher; the size may grow by a quarter. RULES are limits
-that --write, which makes the rows anew, cannot change.
+A kernel is worse than its row if loads, bytes or warps are lower, or if others are higher; the size may grow by a quarter. Each kernel must
+have a row, and each row a kernel. RULES are limits that --write, which makes the rows anew, cannot change. If the table was made with another
+version of nvcc, only the rules are checked.
 """
 
 import os
@@ -172,42 +174,55 @@ def row_of(kernel):
     """The cells of a row: one value, or one for each architecture."""
     cells = []
     for field in FIELDS:
-        values = [str(kernel[arch][field]) if arch in kernel else "-" for arch in ARCHS]
+        values = [str(kernel[arch][field]) for arch in ARCHS]
         cells.append(values[0] if len(set(values)) == 1 else "/".join(values))
     return cells
 
 
 def read_table(path):
+    """(version of nvcc, {"file kernel": {architecture: {field: value}}}); raises ValueError if the table is not one of this script."""
     with open(path, encoding="utf-8") as f:
-        lines = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#")]
-    if lines[0] != ["kernel", *FIELDS]:
-        sys.exit(f"sass_budget: {path}: the columns are not those of this script")
+        text = f.read()
+    version = re.search(r"^# nvcc (\S+)$", text, re.MULTILINE)
+    lines = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+    if version is None or lines[:1] != [["kernel", *FIELDS]]:
+        raise ValueError(f"{path}: the version of nvcc is missing, or the columns are not those of this script")
     table = {}
     for name, *cells in lines[1:]:
         for arch, values in zip(ARCHS, zip(*((c.split("/") * len(ARCHS))[:len(ARCHS)] for c in cells))):
             table.setdefault(name, {})[arch] = dict(zip(FIELDS, map(int, values), strict=True))
-    return table
+    return version[1], table
 
 
 def is_worse(field, value, limit):
     return value < limit if field in MORE_IS_BETTER else value > (limit * 5 // 4 if field == "size" else limit)
 
 
-def compare(found, table):
-    """What is worse than the table or breaks a rule, as sentences."""
+def missing_code(found):
+    return [f"{name}: no code for {arch}" for name, kernel in sorted(found.items()) for arch in ARCHS if arch not in kernel]
+
+
+def broken_rules(found):
+    """The kernels that break a rule, and the rules without kernels, as sentences."""
     bad = []
-    for name, kernel in sorted(found.items()):
-        for arch in ARCHS:
-            if arch not in kernel:
-                bad.append(f"{name}: no code for {arch}")
-                continue
-            for field in FIELDS:
-                value = kernel[arch][field]
-                if name in table and is_worse(field, value, table[name][arch][field]):
-                    bad.append(f"{name} on {arch}: {field} {table[name][arch][field]} -> {value}")
-                for pattern, ruled, limit in RULES:
-                    if ruled == field and re.fullmatch(pattern, name) and is_worse(field, value, limit):
-                        bad.append(f"{name} on {arch}: {field} is {value}, but the rule for {pattern} is {limit}")
+    for pattern, field, limit in RULES:
+        names = [name for name in sorted(found) if re.fullmatch(pattern, name)]
+        if not names:
+            bad.append(f"no kernel matches {pattern}, which has a rule for {field}")
+        bad += [f"{name} on {arch}: {field} is {found[name][arch][field]}, but the rule for {pattern} is {limit}"
+                for name in names for arch in ARCHS if is_worse(field, found[name][arch][field], limit)]
+    return bad
+
+
+def compare(found, table):
+    """What is worse than the table, or in only one of the two, as sentences."""
+    bad = []
+    for name in sorted(set(found) | set(table)):
+        if name not in table or name not in found:
+            bad.append(f"{name}: {'no row' if name in found else 'no kernel'}")
+            continue
+        bad += [f"{name} on {arch}: {field} {table[name][arch][field]} -> {found[name][arch][field]}"
+                for arch in ARCHS for field in FIELDS if is_worse(field, found[name][arch][field], table[name][arch][field])]
     return bad
 
 
@@ -224,21 +239,38 @@ def differences(found, table):
     return lines
 
 
+def write_table(path, version, found):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f"{HEAD}# nvcc {version}\n" + "\t".join(("kernel", *FIELDS)) + "\n")
+        f.writelines("\t".join((name, *row_of(k))) + "\n" for name, k in sorted(found.items()))
+
+
 def main():
     arguments = [a for a in sys.argv[1:] if a != "--write"]
-    if len(arguments) < 3:
+    if len(arguments) < 4:
         sys.exit(__doc__)
-    path, tools, *reports = map(os.path.abspath, arguments)
+    write = "--write" in sys.argv
+    path, nvcc, tools, *reports = map(os.path.abspath, arguments)
+    version = re.search(r"V[0-9.]+", subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout)[0]
     found = read_objects(tools, reports)
-    table = read_table(path) if os.path.exists(path) else {}
+    if bad := missing_code(found):
+        sys.exit("\n".join(bad))
+    try:
+        version_of_table, table = read_table(path)
+    except (OSError, ValueError) as e:
+        if not write:
+            sys.exit(f"sass_budget: {e}")
+        version_of_table, table = version, {}
     print(f"{len(found)} kernels", *differences(found, table), sep="\n")
-    if "--write" in sys.argv:
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(HEAD + "\t".join(("kernel", *FIELDS)) + "\n" + "".join("\t".join((name, *row_of(k))) + "\n" for name, k in sorted(found.items())))
-        return
-    bad = compare(found, table)
+    bad = broken_rules(found)
+    if write:
+        write_table(path, version, found)
+    elif version == version_of_table:
+        bad += compare(found, table)
+    else:
+        print(f"The table is of nvcc {version_of_table}, but the build is of {version}: only the rules are checked.")
     if bad:
-        sys.exit("\n".join(["These kernels are worse than before:", *bad, "If this is intended: cmake --build build/release --target sass_budget"]))
+        sys.exit("\n".join(["These kernels are not as they should be:", *bad, "If this is intended: cmake --build build/release --target sass_budget"]))
 
 
 if __name__ == "__main__":

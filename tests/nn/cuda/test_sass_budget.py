@@ -1,6 +1,11 @@
 """sass_budget.py counts what it says, and finds kernels that became worse."""
 
+import contextlib
+import io
+import os
+import tempfile
 import unittest
+import unittest.mock
 
 import sass_budget
 
@@ -81,17 +86,86 @@ class Table(unittest.TestCase):
             self.assertEqual(sass_budget.compare(self.found(**{field: value}), self.table),
                              [f"vec add<bf16> on sm_90: {field} {self.row[field]} -> {value}"])
 
-    def test_rules_hold_without_a_row(self):
-        self.assertIn("local is 2", sass_budget.compare(self.found(local=2), {})[0])
+    def test_rules(self):
+        rules = sass_budget.RULES
+        self.addCleanup(setattr, sass_budget, "RULES", rules)
+        sass_budget.RULES = ((r"vec .*", "local", 0),)
+        self.assertEqual(sass_budget.broken_rules(self.found()), [])
+        self.assertIn("local is 2", sass_budget.broken_rules(self.found(local=2))[0])
+        sass_budget.RULES = ((r"vector .*", "local", 0),)
+        self.assertEqual(sass_budget.broken_rules(self.found()), ["no kernel matches vector .*, which has a rule for local"])
+
+    def test_only_in_one(self):
+        self.assertEqual(sass_budget.compare(self.found(), {}), ["vec add<bf16>: no row"])
+        self.assertEqual(sass_budget.compare({}, self.table), ["vec add<bf16>: no kernel"])
 
     def test_missing_architecture(self):
         found = self.found()
+        self.assertEqual(sass_budget.missing_code(found), [])
         del found["vec add<bf16>"]["sm_100"]
-        self.assertEqual(sass_budget.compare(found, self.table), ["vec add<bf16>: no code for sm_100"])
+        self.assertEqual(sass_budget.missing_code(found), ["vec add<bf16>: no code for sm_100"])
 
     def test_differences(self):
         self.assertEqual(sass_budget.differences(self.found(), self.table), [])
         self.assertIn("loads 4 -> 4/1/4, warps 32 -> 32/24/32", sass_budget.differences(self.found(loads=1, warps=24), self.table)[0])
+
+
+class Program(unittest.TestCase):
+    """main with a compiler that prints a version, and without objects."""
+
+    def setUp(self):
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.path, self.nvcc = os.path.join(tmp.name, "table.tsv"), os.path.join(tmp.name, "nvcc")
+        with open(self.nvcc, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n")
+        os.chmod(self.nvcc, 0o755)
+        self.row = {"size": 100, "loads": 4, "bytes": 64, "fp64": 0, "divisions": 0, "in_loops": 0, "local": 0, "warps": 32}
+
+    def run_main(self, *options, archs=sass_budget.ARCHS, **changes):
+        """(message of the exit or None, output)"""
+        found = {"vec add<bf16>": {a: {**self.row, **changes} for a in archs}}
+        output = io.StringIO()
+        with unittest.mock.patch.object(sass_budget, "read_objects", return_value=found), contextlib.redirect_stdout(output), \
+                unittest.mock.patch.object(sass_budget, "RULES", ((r".*", "local", 0),)), \
+                unittest.mock.patch("sys.argv", ["sass_budget.py", *options, self.path, self.nvcc, "tools", "report"]):
+            try:
+                sass_budget.main()
+            except SystemExit as e:
+                return e.code, output.getvalue()
+        return None, output.getvalue()
+
+    def edit(self, old, new):
+        with open(self.path, encoding="utf-8") as f:
+            table = f.read()
+        self.assertIn(old, table)
+        with open(self.path, "w", encoding="utf-8") as f:
+            f.write(table.replace(old, new))
+
+    def test_writes_and_compares(self):
+        self.assertIn("No such file", self.run_main()[0])
+        self.assertIsNone(self.run_main("--write")[0])
+        self.assertIsNone(self.run_main()[0])
+        self.assertIn("loads 4 -> 3", self.run_main(loads=3)[0])
+
+    def test_incompatible_table(self):
+        self.run_main("--write")
+        self.edit("loads", "reads")
+        self.assertIn("columns", self.run_main()[0])
+        self.assertIsNone(self.run_main("--write")[0])
+        self.assertIsNone(self.run_main()[0])
+
+    def test_missing_architecture_is_not_written(self):
+        self.assertIn("no code for sm_100", self.run_main("--write", archs=("sm_80", "sm_90"))[0])
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_another_compiler(self):
+        self.run_main("--write")
+        self.edit("V13.0.88", "V13.1.1")
+        code, output = self.run_main(loads=3)
+        self.assertIsNone(code)
+        self.assertIn("only the rules are checked", output)
+        self.assertIn("local is 1", self.run_main(local=1)[0])
 
 
 if __name__ == "__main__":
