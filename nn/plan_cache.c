@@ -297,29 +297,30 @@ static enum ct_status open_beside(const ct_plan_cache *c, const char *suffix, in
 	return st;
 }
 
-void ct_plan_cache_save(ct_plan_cache *c)
+bool ct_plan_cache_save(ct_plan_cache *c)
 {
 	bool taken;
 	int lock;
 
 	if (c->unwritable)
-		return;
+		return false;
 	if (!c->path || open_beside(c, "lock", &lock) < 0) {
 		cannot_write(c);
-		return;
+		return false;
 	}
 	if (ct_fd_lock(lock, ct_deadline_in(max_wait_ns), &taken) < 0)
 		ct_error_clear(); /* a file system without locks */
 	if (ct_plan_cache_load(c) < 0 || write_file(c) < 0)
 		cannot_write(c);
 	(void)close(lock); /* also releases the lock */
+	return !c->unwritable;
 }
 
 /* ---- Claims -------------------------------------------------------------------------------------------- */
 
 bool ct_plan_cache_begin_claims(ct_plan_cache *c)
 {
-	if (!c->unwritable && (!c->path || open_beside(c, "claims", &c->claims) < 0))
+	if (c->claims < 0 && !c->unwritable && (!c->path || open_beside(c, "claims", &c->claims) < 0))
 		cannot_write(c);
 	return !c->unwritable;
 }

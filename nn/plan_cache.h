@@ -24,11 +24,13 @@ const char *ct_plan_cache_find(const ct_plan_cache *c, const char *name);
 /* Adds or changes an entry. Neither string may contain a tab or a newline. */
 enum ct_status ct_plan_cache_put(ct_plan_cache *c, const char *name, const char *config) CT_MUST_CHECK;
 
-/* Writes the entries of the file and those of this process, of which the latter replace the former. */
-void ct_plan_cache_save(ct_plan_cache *c);
+/* Writes the entries of the file and those of this process, of which the latter replace the former. Returns false if
+ * they could not be written; then this is not tried again. */
+bool ct_plan_cache_save(ct_plan_cache *c);
 
 /* Claims are how processes divide work: each of them makes the choices that it has claimed, and finds those of the
- * others in the file. A process that ends loses its claims. Returns false if the cache cannot be written. */
+ * others in the file. So a process that waits for others must have ended its claims on what it has not saved. A process
+ * that ends loses its claims. Returns false if the cache cannot be written. Does nothing if claims have begun. */
 bool ct_plan_cache_begin_claims(ct_plan_cache *c);
 /* Returns false if another process has claimed this name. True if there are no claims, or no locks in this file system.
  * A choice that another process has saved and given back can be claimed, so load the cache after that. */

@@ -12,7 +12,7 @@ static char *write_cache(void)
 	assert_ok(ct_plan_cache_put(c, "first", "0"));
 	assert_ok(ct_plan_cache_put(c, "second graph x=1", "1:2=2"));
 	assert_ok(ct_plan_cache_put(c, "first", "7:2=1,3=0"));
-	ct_plan_cache_save(c);
+	assert_true(ct_plan_cache_save(c));
 	ct_plan_cache_destroy(c);
 	return path;
 }
@@ -88,9 +88,9 @@ static void test_two_writers(void **state)
 	(void)state;
 	assert_ok(ct_plan_cache_put(one, "graph", "5"));
 	assert_ok(ct_plan_cache_put(one, "other", "6"));
-	ct_plan_cache_save(one);
+	assert_true(ct_plan_cache_save(one));
 	assert_ok(ct_plan_cache_put(two, "graph", "7"));
-	ct_plan_cache_save(two);
+	assert_true(ct_plan_cache_save(two));
 	ct_plan_cache_destroy(one);
 	one = open_cache(key);
 	assert_string_equal(ct_plan_cache_find(one, "graph"), "7");
@@ -119,10 +119,27 @@ static void test_claims(void **state)
 	ct_plan_cache_destroy(two);
 }
 
+/* After a failed save there are no claims, because the other processes would not find the choices. */
+static void test_cannot_save(void **state)
+{
+	ct_plan_cache *one = open_cache(key);
+
+	(void)state;
+	assert_true(ct_plan_cache_begin_claims(one));
+	assert_ok(ct_dir_make(ct_plan_cache_path(one)));
+	assert_ok(ct_plan_cache_put(one, "graph", "5"));
+	assert_false(ct_plan_cache_save(one));
+	ct_plan_cache_end_claims(one);
+	assert_false(ct_plan_cache_begin_claims(one));
+	assert_false(ct_plan_cache_save(one));
+	assert_true(ct_plan_cache_claim(one, "graph"));
+	ct_plan_cache_destroy(one);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {TEST(test_damage), TEST(test_other_key), TEST(test_two_writers),
-					   TEST(test_claims)};
+					   TEST(test_claims), TEST(test_cannot_save)};
 
 	ct_log_off_terminal(true);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,7 +134,7 @@ static enum ct_status keep_in_cache(struct ct_session *s)
 		st = ct_plan_cache_put(cache, name, text.s);
 	}
 	if (st == CT_OK)
-		ct_plan_cache_save(cache);
+		(void)ct_plan_cache_save(cache);
 	ct_str_release(&text);
 	ct_plan_cache_destroy(cache);
 	return st;
