@@ -59,16 +59,13 @@ class Tuning(Case):
         """A start waits for its choices and uses them, also if it has claimed only the GPU. If it ends without having saved any, the start
         makes them itself."""
         gpu = self.run_ctrain("info", "--json", env={"CTRAIN_CUDA_LIBS": SOFT}).json()["cuda"]["devices"][0]["uuid"]
-        _, n_tuned, digest = self.train_tf32("one")
-        path, = self.caches()
-        kept = read_text(path)
-        names = [line.partition("\t")[2] for line in kept.splitlines() if "\t" in line]
+        path, names = self.names_after("one")
+        kept, n_tuned, digest = read_text(path), len(names), self.metrics("one", "end")[-1]["weights_digest"]
         for run, claimed, found, tuned in (("saves", names, True, 0), ("has-gpu", [gpu], True, 0), ("ends", names[::2], False, n_tuned)):
             with self.subTest(run=run):
                 os.remove(path)
                 with self.claim(path, claimed):
-                    p = self.start_training("device=cuda", "precision=tf32", *SETS["convnet"], *SMALL, run=run, env={"CTRAIN_CUDA_LIBS": SOFT})
-                    log = self.path(run, "log", "rank-00000.log")
+                    p, log = self.start_tf32(run)
                     self.until(lambda: os.path.exists(log) and "waiting for " + path in read_text(log), "the start waits", p)
                     if found:
                         os.replace(self.write("kept", kept), path)
@@ -77,6 +74,45 @@ class Tuning(Case):
                 self.assertEqual(sum(int(n) for n in re.findall(r"tuned (\d+) operations", read_text(log))), tuned)
                 if found:
                     self.assertEqual(self.metrics(run, "end")[-1]["weights_digest"], digest)
+
+    def start_tf32(self, run, env=()):
+        """Starts the same run. Returns the process and the path of its log."""
+        p = self.start_training("device=cuda", "precision=tf32", *SETS["convnet"], *SMALL, run=run, env={"CTRAIN_CUDA_LIBS": SOFT, **dict(env)})
+        return p, self.path(run, "log", "rank-00000.log")
+
+    def names_after(self, run):
+        """Returns the path of the cache after a run, and its names."""
+        self.train_tf32(run)
+        path, = self.caches()
+        return path, [line.partition("\t")[2] for line in read_text(path).splitlines() if "\t" in line]
+
+    def test_gives_back_what_was_not_saved(self):
+        """A start that had no memory to tune an operation, and waits for another process, does not let that one wait for the operation."""
+        path, names = self.names_after("one")
+        os.remove(path)
+        with self.claim(path, names[:1]):
+            p, log = self.start_tf32("two", {"SOFT_GPU_FAULT": "cudnnBackendExecute:3:4003"})
+            self.until(lambda: os.path.exists(log) and "waiting for " + path in read_text(log), "the start waits", p)
+            self.assertEqual(read_text(log).count(" is not tuned: "), 1)
+            self.claim(path, names[1:]).close()
+        self.assert_code(p.wait(60), OK)
+        n_saved = sum("\t" in line for line in read_text(path).splitlines())
+        self.assertEqual(n_saved, len(names) - 1)
+        self.assertEqual(sum(int(n) for n in re.findall(r"tuned (\d+) operations", read_text(log))), n_saved)
+
+    def test_cannot_save(self):
+        """A start that cannot save its choices, here because a directory has the name of the file, does not wait for other processes."""
+        path, names = self.names_after("one")
+        os.remove(path)
+        os.mkdir(path)
+        with self.claim(path, names[:1]):
+            p, log = self.start_tf32("two")
+            self.assert_code(p.wait(60), OK)
+        text = read_text(log)
+        self.assertEqual(text.count("tuned plans cannot be saved"), 1)
+        self.assertIn("the plans are stored in no file", text)
+        self.assertNotIn("stored in " + path, text)
+        self.assertNotIn("waiting for " + path, text)
 
     def test_no_directory(self):
         """Training goes on without a cache: auto does not tune, because the next run could not repeat the choice."""

@@ -4,9 +4,9 @@
  * the cache. So all of them have the same plans. Because a claim ends with its process, the others take over what a
  * killed one has not saved. Processes that share a GPU would measure each other's work, so a process also claims its
  * GPU, and those that do not get it only wait. After each claim, the cache is loaded again, because another process may
- * have saved the choice and ended its claim in the meantime. Saving at intervals keeps the work of a start that is
- * killed. Entries whose plan can no longer be made are chosen again. Whatever is still without a plan gets the first
- * one that cuDNN proposes.
+ * have saved the choice and ended its claim in the meantime. No process waits while it has claimed a graph, because it
+ * may not have saved its choice. If saving fails, a process tunes the rest without claims. Entries whose plan can no
+ * longer be made are chosen again. Whatever is still without a plan gets the first one that cuDNN proposes.
  *
  * Choices are never moved in memory, because tasks refer to them. If a program fails, its choices without a plan are
  * removed, so that the next program does not fail for the same reason. */
@@ -26,9 +26,9 @@
 
 /* While operations are tuned, the cache is saved this often, so that a start that is killed has not tuned in vain. */
 static const int64_t save_interval_ns = (int64_t)2 * 1000000000;
-/* So long a process waits for others that tune, and this often it looks. */
+/* So long a process waits for others that tune. It looks after the first interval, which doubles up to the last one. */
 static const int64_t max_wait_ns = (int64_t)600 * 1000000000;
-enum { LOOK_MS = 50 };
+enum { FIRST_LOOK_MS = 50, LAST_LOOK_MS = 1000 };
 /* Graphs that are claimed at a time: enough for all threads that make plans, and few enough to divide the work. */
 enum { MAX_CLAIMS = 16 };
 
@@ -315,14 +315,26 @@ enum ct_status ct__cudnn_choices_know(ct__cudnn_choices *c, const ct__cudnn_grap
 
 /* ---- Tuning -------------------------------------------------------------------------------------------- */
 
+/* What one call of make_tuned has done. */
+struct tuning {
+	ct__cudnn_choices *c;
+	const ct__cudnn_target *t;
+	const struct ct__timing *where;
+	struct ct__cudnn_choice *claimed[MAX_CLAIMS];
+	size_t n_held, n_claimed;  /* n_held: also those that were dropped */
+	size_t n_missing, n_tuned; /* n_missing: at the beginning */
+	int n_failed;
+	bool waited, saved; /* waited: for other processes; saved: the last time */
+	int64_t saved_ns;
+};
+
 /* Chooses the fastest candidate. If there is no memory to measure them, the first one is chosen, but not kept in the
  * cache. */
-static enum ct_status take_fastest(struct ct__cudnn_choice *one, struct ct__cudnn_candidates *found,
-				   const struct ct__timing *where, ct_plan_cache *cache)
+static enum ct_status take_fastest(struct tuning *u, struct ct__cudnn_choice *one, struct ct__cudnn_candidates *found)
 {
 	int64_t ns = 0;
 	int best = 0;
-	const enum ct_status st = ct__timing_best(where, one->graph, found, &best, &ns);
+	const enum ct_status st = ct__timing_best(u->where, one->graph, found, &best, &ns);
 
 	if (st < 0 && st != CT_NOMEM)
 		return ct_error_wrap("%s", one->name);
@@ -334,7 +346,8 @@ static enum ct_status take_fastest(struct ct__cudnn_choice *one, struct ct__cudn
 	}
 	CT_DEBUG("%s: plan %s of %d takes %.1f us: %s", one->name, ct__cudnn_plan_info(one->plan)->config, found->n,
 		 (double)ns * 1e-3, ct__cudnn_graph_text(one->graph));
-	return put(cache, one);
+	u->n_tuned++;
+	return put(u->c->cache, one);
 }
 
 static void show(const struct ct__timing *where, size_t done, size_t total)
@@ -344,28 +357,17 @@ static void show(const struct ct__timing *where, size_t done, size_t total)
 }
 
 /* Keeps the pending error. */
-static void save(ct_plan_cache *cache)
+static void save(struct tuning *u)
 {
 	struct ct_error pending;
 
 	ct_error_save(&pending);
 	ct_error_clear();
-	ct_plan_cache_save(cache);
+	u->saved = ct_plan_cache_save(u->c->cache);
+	u->saved_ns = ct_now_ns();
 	if (pending.status < 0)
 		(void)ct_error_restore(&pending);
 }
-
-/* What one call of make_tuned has done. */
-struct tuning {
-	ct__cudnn_choices *c;
-	const ct__cudnn_target *t;
-	const struct ct__timing *where;
-	struct ct__cudnn_choice *claimed[MAX_CLAIMS];
-	size_t n_claimed, n_missing, n_tuned; /* n_missing: at the beginning */
-	int n_failed;
-	bool waited; /* for other processes */
-	int64_t saved_ns;
-};
 
 static enum ct_status tune_claimed(struct tuning *u)
 {
@@ -379,20 +381,17 @@ static enum ct_status tune_claimed(struct tuning *u)
 		st = ct__plan_search_take(search, i, &found);
 		if (st < 0)
 			break;
-		st = take_fastest(u->claimed[i], &found, u->where, u->c->cache);
+		st = take_fastest(u, u->claimed[i], &found);
 		ct__cudnn_candidates_release(&found);
 		u->n_failed += found.n_failed;
 		if (st < 0)
 			break;
-		u->n_tuned++;
-		if (ct_now_ns() - u->saved_ns >= save_interval_ns) {
-			save(u->c->cache);
-			u->saved_ns = ct_now_ns();
-		}
+		if (ct_now_ns() - u->saved_ns >= save_interval_ns)
+			save(u);
 		show(u->where, u->n_missing - count_missing(u->c), u->n_missing);
 	}
 	ct__plan_search_stop(search);
-	save(u->c->cache);
+	save(u);
 	return st;
 }
 
@@ -400,23 +399,23 @@ static enum ct_status tune_claimed(struct tuning *u)
 static enum ct_status claim(struct tuning *u)
 {
 	struct ct_device_info info;
-	size_t n = 0;
 
-	u->n_claimed = 0;
+	u->n_held = u->n_claimed = 0;
 	CT_TRY(ct_device_info(u->where->device, &info));
+	(void)ct_plan_cache_begin_claims(u->c->cache); /* without them, this process tunes all */
 	const bool alone = ct_plan_cache_claim(u->c->cache, info.uuid);
-	for (size_t i = 0; alone && i < u->c->n && n < MAX_CLAIMS; i++) {
+	for (size_t i = 0; alone && i < u->c->n && u->n_held < MAX_CLAIMS; i++) {
 		struct ct__cudnn_choice *one = u->c->all[i];
 		char *name = one->plan ? NULL : entry_name(one->graph, &one->filter);
 
 		if (!one->plan && !name)
 			return CT_NOMEM;
 		if (name && ct_plan_cache_claim(u->c->cache, name))
-			u->claimed[n++] = one;
+			u->claimed[u->n_held++] = one;
 		ct_free(name);
 	}
 	CT_TRY(load_cache(u->c, u->t, u->where));
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < u->n_held; i++) {
 		if (!u->claimed[i]->plan)
 			u->claimed[u->n_claimed++] = u->claimed[i];
 	}
@@ -426,16 +425,19 @@ static enum ct_status claim(struct tuning *u)
 static enum ct_status tune_missing(struct tuning *u)
 {
 	int64_t changed_ns = ct_now_ns();
+	int look_ms = FIRST_LOOK_MS;
+	size_t before;
 
-	while (count_missing(u->c) > 0) {
-		const size_t before = count_missing(u->c);
-
+	while ((before = count_missing(u->c)) > 0) {
 		CT_TRY(claim(u));
 		if (u->n_claimed > 0)
 			CT_TRY(tune_claimed(u));
+		if (u->n_held > 0)
+			ct_plan_cache_end_claims(u->c->cache);
 		if (count_missing(u->c) < before) {
 			show(u->where, u->n_missing - count_missing(u->c), u->n_missing);
 			changed_ns = ct_now_ns();
+			look_ms = FIRST_LOOK_MS;
 			continue;
 		}
 		if (!u->waited)
@@ -446,7 +448,8 @@ static enum ct_status tune_missing(struct tuning *u)
 				ct_plan_cache_path(u->c->cache));
 			return CT_OK;
 		}
-		(void)poll(NULL, 0, LOOK_MS);
+		(void)poll(NULL, 0, look_ms);
+		look_ms = look_ms * 2 < LAST_LOOK_MS ? look_ms * 2 : LAST_LOOK_MS;
 	}
 	return CT_OK;
 }
@@ -471,8 +474,7 @@ static enum ct_status make_tuned(ct__cudnn_choices *c, const ct__cudnn_target *t
 	}
 	if (st == CT_OK && u.n_tuned > 0)
 		CT_INFO("tuned %zu operations in %.1f s; the plans are stored in %s", u.n_tuned,
-			ct_seconds_since(start),
-			*ct_plan_cache_path(c->cache) ? ct_plan_cache_path(c->cache) : "no file");
+			ct_seconds_since(start), u.saved ? ct_plan_cache_path(c->cache) : "no file");
 	if (u.n_failed > 0)
 		CT_INFO("cuDNN plans that failed and were skipped: %d (log.level=debug names them)", u.n_failed);
 	return st == CT_OK ? take_first_of_all(c, t) : st;

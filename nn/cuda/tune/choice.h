@@ -9,7 +9,8 @@
  * the cache. Plans differ in the last bits of their results, so the cache is what makes a second run repeat the first
  * one, and what makes the ranks of a host agree: they divide the graphs, and each finds the choices of the others in
  * the cache. The cache is saved every few seconds and after an error. If it cannot be written, CT_AUTOTUNE_AUTO does
- * not tune. CT_AUTOTUNE_CACHED never does, but uses the plans in the cache. */
+ * not tune; if this shows only later, each process tunes the rest alone. CT_AUTOTUNE_CACHED never tunes, but uses the
+ * plans in the cache. */
 #ifndef CT_NN_CUDA_TUNE_CHOICE_H
 #define CT_NN_CUDA_TUNE_CHOICE_H
 
