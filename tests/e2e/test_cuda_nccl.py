@@ -189,9 +189,9 @@ class Recording(Soft):
         logs = [read_text(self.path(run, "log", f"rank-0000{i}.log")) for i in range(2)]
         return self.digest(run), [re.findall(r"warn \S+ train: (.*)", log) for log in logs]
 
-    def calls_of(self, run, **env):
+    def calls_of(self, run, *sets, **env):
         log = self.path(f"calls-{run}")
-        self.each(envs=({}, {"SOFT_GPU_LOG": log, **env}), run=run)
+        self.each(*sets, envs=({}, {"SOFT_GPU_LOG": log, **env}), run=run)
         return re.findall(r"^call (\w+)", read_text(log), re.M)
 
     def test_smaller_step(self):
@@ -222,6 +222,21 @@ class Recording(Soft):
                 self.assertEqual([len(w) for w in warnings], [1, 1], warnings)
                 self.assertIn("without recorded steps (train.cuda_graph), because another rank cannot record them", warnings[0][0])
                 self.assertRegex(warnings[1][0], "because this rank cannot record them: .*CUDA: " + fault.split(":")[0])
+
+    def test_one_rank_that_cannot_compare(self):
+        """It lacks the memory to compare a recorded step, so no rank compares."""
+        check = ("train.self_check=on", "log.level=info")
+        want, _ = self.each("train.self_check=off", envs=({}, {}), run="unchecked")
+        # Captured are the sums of the self check, and then each group.
+        until_second_group = " ".join(self.calls_of("calls", *check)).split("cudaStreamBeginCapture")[:3]
+        fault = {"SOFT_GPU_FAULT": f"cudaHostAlloc:{' '.join(until_second_group).count('cudaHostAlloc')}:2"}
+        for name, env, said in (("compared", {}, "the recording of step"), ("not", fault, "no recorded step is compared .* because a rank has")):
+            digest, warnings = self.each(*check, envs=({}, env), run=name)
+            self.assertEqual((digest, warnings), (want, [[], []]))
+            for i in range(2):
+                found = re.findall(r"self check: (the recording of step|no recorded.*)", read_text(self.path(name, "log", f"rank-0000{i}.log")))
+                self.assertEqual(len(found), 1, found)
+                self.assertRegex(found[0], said)
 
     def test_rules_of_nccl(self):
         """Two communicators need NCCL's order of launches, and recorded steps between others its support for both."""

@@ -17,6 +17,7 @@ enum ct_scalar {
 	CT_SCALAR_REGROUP,
 	CT_SCALAR_BAD,        /* unreadable samples of the epoch so far */
 	CT_SCALAR_UNRECORDED, /* ranks that cannot record steps */
+	CT_SCALAR_UNCOMPARED, /* ranks without memory to compare a recorded step */
 	/* The results of the update, which are not summed: they are written after the reduction, and read together with
 	 * the sums. */
 	CT_SCALAR_UPDATE = 8,

@@ -336,5 +336,7 @@ enum ct_status ct_stepper_take(ct_stepper *p, struct ct_step_result *out)
 	take_update(slot->down + CT_SCALAR_UPDATE, out);
 	if (requests[CT_SCALAR_UNRECORDED] > 0)
 		ct__step_stop_recording(p);
+	if (requests[CT_SCALAR_UNCOMPARED] > 0)
+		ct__step_skip_compare(p, (int)requests[CT_SCALAR_UNCOMPARED]);
 	return check_bad(p, out->bad);
 }

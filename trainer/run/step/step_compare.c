@@ -8,7 +8,10 @@
  * compared. Gradients and scalars are not part of the state of training, but they show first what is wrong. The 16-bit
  * copies of the weights follow from the weights, and the engine makes them again.
  *
- * All ranks compare at the same step, because the decision depends only on the config and on the step. */
+ * Whether to compare depends on the config, the step and the size of the state, so all ranks decide alike. But a rank
+ * may lack the memory. It is allocated when a group is recorded for the first time. One of the scalars of that group
+ * counts the ranks that have none. The host takes the sum before a recording can be posted. So all ranks compare at the
+ * same step, or none does. */
 #define CT_LOG_COMPONENT "train"
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +25,7 @@ enum {
 	MAX_PARTS = 10,
 	CHUNK = 1 << 20, /* elements that are copied at once */
 };
-#define MAX_BYTES ((size_t)1 << 30) /* larger states would be copied for longer than a second */
+#define MAX_BYTES ((size_t)1 << 30) /* for larger states, the check is assumed to take too long and too much memory */
 
 struct part {
 	const char *name;
@@ -30,24 +33,24 @@ struct part {
 	bool slices;     /* in the layout of the parameters */
 };
 
-struct compare {
+struct step_compare {
 	ct_stepper *p;
 	struct part parts[MAX_PARTS];
 	int n_parts;
 	size_t n;                 /* elements of all parts */
 	float *before, *recorded; /* [n] */
 	float *chunk;             /* [CHUNK] pinned */
-	uint64_t step;
+	uint64_t step;            /* that is compared */
 };
 
-static void add(struct compare *c, const char *name, ct_arena *a, bool slices)
+static void add(struct step_compare *c, const char *name, ct_arena *a, bool slices)
 {
 	CT_ASSERT(c->n_parts < MAX_PARTS && ct_arena_dtype(a) == CT_F32);
 	c->parts[c->n_parts++] = (struct part){name, a, slices};
 	c->n += ct_arena_elems(a);
 }
 
-static void list_parts(struct compare *c)
+static void list_parts(struct step_compare *c)
 {
 	struct ct_session *s = c->p->s;
 
@@ -65,7 +68,7 @@ static void list_parts(struct compare *c)
 
 /* ---- Copies -------------------------------------------------------------------------------------------- */
 
-static enum ct_status wait(const struct compare *c)
+static enum ct_status wait(const struct step_compare *c)
 {
 	return ct__step_sync(c->p, "the self check of a recorded step");
 }
@@ -77,14 +80,14 @@ static size_t chunk_at(const struct part *part, size_t first)
 	return n < CHUNK ? n : CHUNK;
 }
 
-static enum ct_status read_chunk(const struct compare *c, const struct part *part, size_t first, size_t n)
+static enum ct_status read_chunk(const struct step_compare *c, const struct part *part, size_t first, size_t n)
 {
 	CT_TRY(ct_device_copy(c->p->s->device, c->chunk, ct_arena_at(part->arena, first), n * sizeof(float),
 			      c->p->stream));
 	return wait(c);
 }
 
-static enum ct_status save(const struct compare *c, float *to)
+static enum ct_status save(const struct step_compare *c, float *to)
 {
 	for (const struct part *part = c->parts; part < c->parts + c->n_parts; part++) {
 		for (size_t first = 0, n; (n = chunk_at(part, first)) > 0; first += n, to += n) {
@@ -96,7 +99,7 @@ static enum ct_status save(const struct compare *c, float *to)
 }
 
 /* The loss scale is among the results of the update, but the update reads it elsewhere. */
-static enum ct_status restore_loss_scale(const struct compare *c)
+static enum ct_status restore_loss_scale(const struct step_compare *c)
 {
 	const float *results = c->before + ct_arena_elems(c->parts[0].arena) + CT_SCALAR_UPDATE;
 
@@ -107,7 +110,7 @@ static enum ct_status restore_loss_scale(const struct compare *c)
 				       (uint64_t)results[CT_UPDATE_N_SKIPPED]);
 }
 
-static enum ct_status restore(const struct compare *c)
+static enum ct_status restore(const struct step_compare *c)
 {
 	const float *from = c->before;
 
@@ -126,7 +129,7 @@ static enum ct_status restore(const struct compare *c)
 /* ---- The comparison ------------------------------------------------------------------------------------ */
 
 /* Names element i of a part. */
-static void describe(const struct compare *c, const struct part *part, size_t i, char *buf, size_t len)
+static void describe(const struct step_compare *c, const struct part *part, size_t i, char *buf, size_t len)
 {
 	const struct ct_session *s = c->p->s;
 
@@ -142,7 +145,8 @@ static void describe(const struct compare *c, const struct part *part, size_t i,
 	snprintf(buf, len, "element %zu of %s", i, part->name);
 }
 
-static enum ct_status differs(const struct compare *c, const struct part *part, size_t first, const float *recorded)
+static enum ct_status differs(const struct step_compare *c, const struct part *part, size_t first,
+			      const float *recorded)
 {
 	char what[256];
 	size_t i = 0;
@@ -157,7 +161,7 @@ static enum ct_status differs(const struct compare *c, const struct part *part, 
 		"train.cuda_graph=off trains without recorded steps, and the GPU's driver, cuDNN or NCCL may have a defect; if the environment sets NCCL_NVLS_ENABLE, unset it (docs/GPU.md)");
 }
 
-static enum ct_status compare(const struct compare *c)
+static enum ct_status compare(const struct step_compare *c)
 {
 	const float *recorded = c->recorded;
 
@@ -171,7 +175,7 @@ static enum ct_status compare(const struct compare *c)
 	return CT_OK;
 }
 
-static enum ct_status run(const struct compare *c, const struct step_group *group, struct step_slot *first)
+static enum ct_status run(const struct step_compare *c, const struct step_group *group, struct step_slot *first)
 {
 	ct_stepper *p = c->p;
 
@@ -188,39 +192,67 @@ static enum ct_status run(const struct compare *c, const struct step_group *grou
 	return compare(c);
 }
 
-bool ct__step_may_compare(const ct_stepper *p, const struct step_slot *first)
+void ct__step_free_compare(ct_stepper *p)
 {
-	const struct ct_session *s = p->s;
-	const uint64_t left = s->plan.total_steps - first->result.request.step;
+	struct step_compare *c = p->recorder.compare;
+
+	if (!c)
+		return;
+	ct_device_host_free(p->s->device, c->chunk);
+	ct_free(c->recorded);
+	ct_free(c->before);
+	ct_free(c);
+	p->recorder.compare = NULL;
+}
+
+static enum ct_status alloc(struct step_compare *c)
+{
+	void *chunk = NULL;
+
+	CT_TRY_ALLOC(c->before = CT_NEW_ARRAY(float, c->n));
+	CT_TRY_ALLOC(c->recorded = CT_NEW_ARRAY(float, c->n));
+	CT_TRY(ct_device_host_alloc(c->p->s->device, CHUNK * sizeof(float), &chunk));
+	c->chunk = chunk;
+	return CT_OK;
+}
+
+enum ct_status ct__step_prepare_compare(ct_stepper *p, uint64_t step)
+{
+	const struct ct_config *cfg = p->s->cfg;
+	struct step_compare *c;
 
 	/* Without train.deterministic, the same work may add in another order each time. */
-	return s->cfg->train.deterministic && ct_plan_self_checks(s->cfg, (uint64_t)p->ring.group, left);
+	if (!cfg->train.deterministic ||
+	    !ct_plan_self_checks(cfg, (uint64_t)p->ring.group, p->s->plan.total_steps - step))
+		return CT_OK;
+	CT_TRY_ALLOC(c = p->recorder.compare = CT_NEW(struct step_compare));
+	c->p = p;
+	list_parts(c);
+	if (c->n * sizeof(float) <= MAX_BYTES || cfg->train.self_check == CT_CFG_SELF_CHECK_ON)
+		return alloc(c);
+	ct__step_free_compare(p);
+	return CT_OK;
+}
+
+void ct__step_skip_compare(ct_stepper *p, int n)
+{
+	ct__step_free_compare(p);
+	CT_INFO("self check: no recorded step is compared with a step that is not recorded, because %s not enough memory for it",
+		n == 1 ? "a rank has" : "several ranks have");
 }
 
 enum ct_status ct__step_compare(ct_stepper *p, const struct step_group *group, struct step_slot *first)
 {
-	struct compare c = {.p = p, .step = first->result.request.step};
+	struct step_compare *c = p->recorder.compare;
 	const int64_t t0 = ct_now_ns();
-	void *chunk = NULL;
 
-	list_parts(&c);
-	if (c.n * sizeof(float) > MAX_BYTES && p->s->cfg->train.self_check == CT_CFG_SELF_CHECK_AUTO)
-		return ct__step_post_each(p, first, p->ring.group);
-	c.before = CT_NEW_ARRAY(float, c.n);
-	c.recorded = CT_NEW_ARRAY(float, c.n);
-	enum ct_status st = c.before && c.recorded ? CT_OK : CT_NOMEM;
-	if (st == CT_OK)
-		st = ct_device_host_alloc(p->s->device, CHUNK * sizeof(float), &chunk);
-	c.chunk = chunk;
-	if (st == CT_OK)
-		st = run(&c, group, first);
+	c->step = first->result.request.step;
+	enum ct_status st = run(c, group, first);
 	if (st < 0)
 		ct_session_drain(p->s); /* posted work may use the memory */
-	ct_device_host_free(p->s->device, chunk);
-	ct_free(c.recorded);
-	ct_free(c.before);
-	if (st == CT_OK)
+	else
 		CT_INFO("self check: the recording of step %llu computes the same %zu values as the step without it, %.3f s",
-			(unsigned long long)c.step, c.n, ct_seconds_since(t0));
+			(unsigned long long)c->step, c->n, ct_seconds_since(t0));
+	ct__step_free_compare(p);
 	return st;
 }

@@ -96,11 +96,12 @@ struct step_recorder {
 	} groups[CT_STEP_GROUPS];
 	uint64_t n_programs; /* ct_net_programs_made when the last step was posted */
 	bool smaller;        /* a step with fewer rows has been posted: no rank needs other programs for later ones */
-	bool compared;       /* ct__step_compare has been called */
-	bool off;            /* steps are not recorded any more */
-	char why[256];       /* why this rank cannot record; "": it can */
-	uint64_t weights;    /* generation of the parameters after the last posted step */
-	uint64_t n_replayed; /* steps */
+	bool prepared;       /* ct__step_prepare_compare has been called */
+	struct step_compare *compare; /* NULL: no recording is to be compared (any more) */
+	bool off;                     /* steps are not recorded any more */
+	char why[256];                /* why this rank cannot record; "": it can */
+	uint64_t weights;             /* generation of the parameters after the last posted step */
+	uint64_t n_replayed;          /* steps */
 };
 
 struct ct_stepper {
@@ -187,11 +188,14 @@ void ct__step_stop_recording(ct_stepper *p);
 
 /* step_compare.c */
 
-/* Returns whether the recording of the group that begins with `first` is to be compared, if none was before. The result
- * is the same on all ranks. */
-bool ct__step_may_compare(const ct_stepper *p, const struct step_slot *first);
+/* If a recorded step is to be compared, allocates the memory for it (p->recorder.compare), when `step` is recorded.
+ * After a failure, no rank may compare. */
+enum ct_status ct__step_prepare_compare(ct_stepper *p, uint64_t step) CT_MUST_CHECK;
+void ct__step_free_compare(ct_stepper *p);
+/* n ranks lack the memory. All ranks call this after they have taken the results of the same step. */
+void ct__step_skip_compare(ct_stepper *p, int n);
 /* Posts the steps of a group as ct__step_post_each does, and fails with CT_DEVICE if its recording, posted from the
- * same state, leaves other values. Waits for all posted work. */
+ * same state, leaves other values. Waits for all posted work, and frees p->recorder.compare. */
 enum ct_status ct__step_compare(ct_stepper *p, const struct step_group *group, struct step_slot *first) CT_MUST_CHECK;
 
 #endif

@@ -191,11 +191,26 @@ static enum ct_status record(ct_stepper *p, struct step_group *group, struct ste
 	return st;
 }
 
+/* A failure is no error: the ranks agree by a scalar not to compare. */
+static void prepare_compare(ct_stepper *p, struct step_slot *first)
+{
+	if (p->recorder.prepared)
+		return;
+	p->recorder.prepared = true;
+	if (ct__step_prepare_compare(p, first->result.request.step) == CT_OK)
+		return;
+	CT_DEBUG("self check: %s", ct_error_message());
+	ct_error_clear();
+	first->up[CT_SCALAR_UNCOMPARED] = 1;
+}
+
 /* Records the work of a group, or notes why this rank cannot. */
 static enum ct_status try_record(ct_stepper *p, struct step_group *group, struct step_slot *first)
 {
-	if (record(p, group, first) == CT_OK)
+	if (record(p, group, first) == CT_OK) {
+		prepare_compare(p, first);
 		return CT_OK;
+	}
 	drop(group);
 	if (p->s->cfg->train.cuda_graph == CT_CFG_GRAPH_ON || ct_error_status() == CT_BUG) {
 		ct_error_hint("train.cuda_graph=off trains without recorded steps");
@@ -206,6 +221,12 @@ static enum ct_status try_record(ct_stepper *p, struct step_group *group, struct
 	return CT_OK;
 }
 
+static void close_recorded(ct_stepper *p)
+{
+	ct__step_drop_recordings(p);
+	ct__step_free_compare(p);
+}
+
 void ct__step_stop_recording(ct_stepper *p)
 {
 	struct step_recorder *r = &p->recorder;
@@ -213,7 +234,7 @@ void ct__step_stop_recording(ct_stepper *p)
 	if (r->off)
 		return;
 	r->off = true;
-	ct__step_drop_recordings(p);
+	close_recorded(p);
 	CT_WARN("training goes on without recorded steps (train.cuda_graph), because %s%s",
 		r->why[0] ? "this rank cannot record them: " : "another rank cannot record them", r->why);
 }
@@ -261,12 +282,8 @@ static enum ct_status post_group(ct_stepper *p, struct step_slot *first)
 	const bool full = are_full(p, first, p->ring.group);
 	const bool may = full && group->warm && !changed && !ct_program_is_profiled(p->s->model.full);
 
-	if (may && group->recording && all_recorded(p, first)) {
-		if (p->recorder.compared || !ct__step_may_compare(p, first))
-			return post_recording(p, group, first);
-		p->recorder.compared = true;
-		return ct__step_compare(p, group, first);
-	}
+	if (may && group->recording && all_recorded(p, first))
+		return p->recorder.compare ? ct__step_compare(p, group, first) : post_recording(p, group, first);
 	if (may && !group->recording && !p->recorder.off && !p->recorder.why[0])
 		CT_TRY(try_record(p, group, first));
 	first->up[CT_SCALAR_UNRECORDED] = p->recorder.why[0] ? 1 : 0;
@@ -286,5 +303,5 @@ const struct step_way ct__step_recorded = {
 	.load = ct__step_load_ahead,
 	.post = post,
 	.run = ct__step_run_ahead,
-	.close = ct__step_drop_recordings,
+	.close = close_recorded,
 };
