@@ -158,7 +158,7 @@ static enum ct_status differs(const struct step_compare *c, const struct part *p
 		"the self check found a difference: %s is %.9g after the recording of step %llu, and %.9g after the same work without a recording",
 		what, (double)recorded[i], (unsigned long long)c->step, (double)c->chunk[i]);
 	return ct_error_hint(
-		"train.cuda_graph=off trains without recorded steps, and the GPU's driver, cuDNN or NCCL may have a defect; if the environment sets NCCL_NVLS_ENABLE, unset it (docs/GPU.md)");
+		"train.cuda_graph=off trains without recorded steps, and the GPU's driver, cuDNN or NCCL may have a defect; with several ranks, also try NCCL_GRAPH_REGISTER=0, because NCCL may sum registered buffers of recorded steps in another order; if the environment sets NCCL_NVLS_ENABLE, unset it (docs/GPU.md)");
 }
 
 static enum ct_status compare(const struct step_compare *c)
