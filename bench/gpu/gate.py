@@ -12,7 +12,8 @@ get a row "not run: out of time". OUT/gate.log has what the steps printed on sta
 the time limits of the steps, for slow machines. --plans: the gate.json of another run on the same kind of machine, whose plans are used.
 
 Status of a row: pass, fail (a result is wrong), measured (a speed), not available (this build or machine does not have it), skipped,
-timeout, error (a step broke). Exit status: 0 if no row is fail, timeout or error, else 1; 2: wrong arguments.
+timeout, error (a step broke). Exit status: 1 if a row is fail, timeout or error; otherwise 3 if the gate was stopped or one of the steps that
+check results (plan.REQUIRED, plan.PEERS_REQUIRED) has not run completely, for example because of --only; otherwise 0. 2: wrong arguments.
 
 Environment: CTRAIN_CUDA_LIBS names directories with CUDA's libraries; without it, the gate searches Python's packages (nvidia/*/lib) and
 the toolkit. CUDA_VISIBLE_DEVICES selects GPUs [0; with --peers, all]. GATE_PYTHON is the Python that has PyTorch [this one; in a dry run,
@@ -32,10 +33,11 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from plan import PEER_STEPS, STEPS  # noqa: E402
+from plan import PEER_STEPS, PEERS_REQUIRED, REQUIRED, STEPS  # noqa: E402
 import report  # noqa: E402
 
 MOST_LOG = 8000  # bytes of a step with a bad row that go to the results
+STATUS = {"pass": 0, "fail": 1, "incomplete": 3}  # by verdict
 LIBRARIES = ("libcudart.so.13", "libcudnn.so.9")
 
 
@@ -141,8 +143,8 @@ class Gate:
         self.a, self.work, self.lock = a, work, threading.Lock()
         with open(os.path.join(a.bundle, "VERSION"), encoding="utf-8") as f:
             commit = f.read().strip()
-        self.results = report.Results(os.path.join(a.out, "gate.json"), [s.name for s in a.steps], commit=commit, peers=a.peers, dry=a.dry,
-                                      options=sys.argv[1:])
+        self.results = report.Results(os.path.join(a.out, "gate.json"), [s.name for s in a.steps],
+                                      PEERS_REQUIRED if a.peers else REQUIRED, commit=commit, peers=a.peers, dry=a.dry, options=sys.argv[1:])
         log = os.path.join(a.out, "gate.log")
         if os.path.exists(log):
             os.remove(log)
@@ -225,20 +227,26 @@ class Gate:
                 self.results.about["plans"] = {"name": os.path.basename(path), "text": f.read()}
 
     def run_all(self, env):
+        """Returns whether nothing has stopped the gate."""
         try:
             for step in self.a.steps:
                 self.run(step, env)
                 self.keep_plans()
                 if self.a.peers and step.name == "start" and self.results.bad("start"):
                     raise Stopped("the step start has failed")
+            return True
         except Stopped as e:
             for name, state in self.results.steps.items():
-                if state["state"] in ("running", "not run") and not any(r["step"] == name and r["check"] == name for r in self.results.rows):
-                    self.store(name, {"check": name, "status": "skipped", "note": f"{state['state'].replace('running', 'stopped')}: {e}"})
+                if state["state"] == "running":
+                    state["state"] = "stopped"
+                if state["state"] != "done" and not any(r["step"] == name and r["check"] == name for r in self.results.rows):
+                    self.store(name, {"check": name, "status": "skipped", "note": f"{state['state']}: {e}"})
+            return False
 
-    def close(self):
-        self.results.write(complete=True)
+    def close(self, complete):
+        """Returns the verdict."""
         self.log.close()
+        return self.results.write(complete)
 
 
 def main():
@@ -250,13 +258,11 @@ def main():
     try:
         prepare(a, work)
         gate = Gate(a, work)
-        gate.run_all(environment(a, work))
-        gate.close()
+        verdict = gate.close(gate.run_all(environment(a, work)))
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    bad = gate.results.bad()
-    print(f"{len(gate.results.rows)} rows, {len(bad)} bad; the results are in {gate.results.path}")
-    sys.exit(1 if bad else 0)
+    print(f"{verdict}: {len(gate.results.rows)} rows, {len(gate.results.bad())} bad; the results are in {gate.results.path}")
+    sys.exit(STATUS[verdict])
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def run_test(name):
     said = out.stdout + out.stderr
     passed = re.search(r"\[  PASSED  \] (\d+) test", said)
     if out.returncode == 77:
-        row(name, SKIPPED, note=said.strip().splitlines()[-1] if said.strip() else "")
+        row(name, UNAVAILABLE, note=said.strip().splitlines()[-1] if said.strip() else "")
         return
     if out.returncode == 0 and passed:
         skipped = len(set(re.findall(r"\[  SKIPPED \] (test_\w+)", said)))

@@ -26,6 +26,9 @@ STEPS = (
     Step("sanitizer", 70, 15, "compute-sanitizer on tests and on a training step"),
     Step("compiled", 120, 60, "ResNet-50 and torch.compile in turn"),
 )
+# The steps that check results and fit in the default budgets: without one of them, the verdict is not "pass".
+REQUIRED = ("tests", "equal", "bits")
+PEERS_REQUIRED = ("comm", "same", "sums", "killed")
 # gate.py --peers: the sum of the limits is its default budget.
 PEER_STEPS = (
     Step("start", 10, 5, "as above"),

@@ -14,6 +14,8 @@ from harness import CTRAIN, SLOW, SOURCE, USAGE, Case, Process, main, shared
 
 BUILD = os.path.dirname(os.path.abspath(CTRAIN))
 BAD = {"fail", "timeout", "error"}
+INCOMPLETE = 3
+VERDICTS = {0: "pass", 1: "fail", INCOMPLETE: "incomplete"}
 
 
 class Base(Case):
@@ -49,12 +51,13 @@ class Base(Case):
         os.chmod(path, 0o755)
         return path
 
-    def gate(self, bundle, *args, expect=1, only=None):
+    def gate(self, bundle, *args, expect=1, only=None, complete=True):
         """Returns the rows as {(step, check): row}. self.result has all results."""
         options = ("--only", only) if only else ()
         self.script("gpu_gate.sh", "--dry", "--scale", 2 * SLOW, *options, *args, bundle, self.path("out"), expect=expect)
         self.result = self.results()
-        self.assertTrue(self.result["dry"] and self.result["complete"])
+        self.assertTrue(self.result["dry"])
+        self.assertEqual((self.result["complete"], self.result["verdict"]), (complete, VERDICTS[expect]))
         return {(r["step"], r["check"]): r for r in self.result["rows"]}
 
     def results(self):
@@ -154,22 +157,33 @@ class Gate(Base):
         """It is stopped within the limit of the step, which is no error: the plans that it has stored remain."""
         bundle = self.changed()
         self.replace(bundle, "bin/ctrain", "exec sleep 600\n")
-        rows = self.gate(bundle, "--scale", 0.05 * SLOW, expect=0, only="tune")
+        rows = self.gate(bundle, "--scale", 0.05 * SLOW, expect=INCOMPLETE, only="tune")
         self.assertEqual({(check, r["status"], r["note"]) for (_, check), r in rows.items()},
                          {(f"{what}: first start", "measured", "stopped; 0 plans in the file")
                           for what in ("mlp N=64 fp32", "convnet N=64 fp32", "resnet50 N=256 bf16", "resnet50 N=256 fp16")})
 
     def test_budget(self):
-        rows = self.gate(Base.bundle, "--budget", 1, expect=0, only="facts,tests")
+        rows = self.gate(Base.bundle, "--budget", 1, expect=INCOMPLETE, only="facts,tests")
         self.assertEqual({r["status"] for r in rows.values()}, {"skipped"})
         self.assertRegex(rows["tests", "tests"]["note"], r"^not run: out of time \(\d s are left, and it needs ")
         self.assertEqual({s["state"] for s in self.result["steps"]}, {"not run"})
+
+    def test_verdict(self):
+        """A check that is missing, or a stop, is no success."""
+        code = ("import sys, report\nr = report.Results(sys.argv[1], ['a', 'b'], ('a',))\nverdicts = [r.verdict(True)]\n"
+                "row = lambda status, step='a': r.add(step, {'check': 'c', 'status': status})\nr.steps['a']['state'] = 'done'\n"
+                "for status, step in (('not available', 'a'), ('pass', 'a'), ('skipped', 'b'), ('skipped', 'a'), ('error', 'b')):\n"
+                "    row(status, step)\n    verdicts += [r.verdict(True), r.verdict(False)]\nprint(*verdicts)\n")
+        env = {**os.environ, "PYTHONPATH": os.path.join(SOURCE, "bench", "gpu")}
+        out = subprocess.run([sys.executable, "-B", "-c", code, self.path("gate.json")], env=env, stdout=subprocess.PIPE, check=True).stdout.decode()
+        i = "incomplete"
+        self.assertEqual(out.split(), [i, i, i, "pass", i, "pass", i, i, i, "fail", "fail"])
 
     def test_time_that_is_over(self):
         """A step that the end of the gate stops is skipped, not at fault."""
         bundle = self.changed()
         self.replace(bundle, "bin/gpu_facts", "sleep 600\n")
-        rows = self.gate(bundle, "--scale", 0.2 * SLOW, "--budget", 3 * SLOW, expect=0, only="facts")
+        rows = self.gate(bundle, "--scale", 0.2 * SLOW, "--budget", 3 * SLOW, expect=INCOMPLETE, only="facts")
         self.assertEqual(rows["facts", "facts"]["status"], "skipped")
         self.assertIn("the gate was out of time", rows["facts", "facts"]["note"])
 
@@ -182,10 +196,14 @@ class Gate(Base):
         self.until(lambda: os.path.exists(self.path("out", "gate.json")) and "card" in self.results(), "the first result of the step facts", p)
         result = self.results()
         self.assertFalse(result["complete"])
+        self.assertEqual(result["verdict"], "fail")  # the bundle has changed
         self.assertEqual([s["state"] for s in result["steps"]][:3], ["done", "running", "not run"])
         p.signal(signal.SIGTERM)
         self.assert_code(p.wait(20), 1)
-        rows = {(r["step"], r["check"]): r["note"] for r in self.results()["rows"] if r["status"] == "skipped"}
+        result = self.results()
+        self.assertFalse(result["complete"])
+        self.assertEqual([s["state"] for s in result["steps"]][:3], ["done", "stopped", "not run"])
+        rows = {(r["step"], r["check"]): r["note"] for r in result["rows"] if r["status"] == "skipped"}
         self.assertEqual((rows["facts", "facts"], rows["compiled", "compiled"]), ("stopped: SIGTERM", "not run: SIGTERM"))
         self.assertEqual(self.processes(), {})
 
@@ -229,11 +247,11 @@ class Gate(Base):
         bundle = self.changed()
         for name in os.listdir(os.path.join(bundle, "bin")):
             os.chmod(os.path.join(bundle, "bin", name), 0o644)
-        self.gate(bundle, expect=0, only="tune")
+        self.gate(bundle, expect=INCOMPLETE, only="tune")
         plans = self.result["plans"]
         self.assertIn("conv", plans["text"])
         os.rename(self.path("out", "gate.json"), self.path("earlier.json"))
-        self.gate(bundle, "--plans", self.path("earlier.json"), expect=0, only="facts")
+        self.gate(bundle, "--plans", self.path("earlier.json"), expect=INCOMPLETE, only="facts")
         self.assertEqual(self.result["plans"], plans)
 
     def test_pytorch(self):
@@ -241,13 +259,13 @@ class Gate(Base):
         code = "echo '{\"torch\": \"0\"}'\nwhile read line; do case $line in *graph*) echo '{\"error\": \"no graphs\"}';; *) echo " \
                "'{\"images_per_sec\": 2}';; esac; done\n"
         self.more_env = {"GATE_PYTHON": self.stand_in("python-with-torch", code)}
-        rows = self.gate(Base.bundle, expect=0, only="small")
+        rows = self.gate(Base.bundle, expect=INCOMPLETE, only="small")
         ours = rows["small", "mlp N=64 fp32: ctrain"]["value"]
         self.assertEqual(rows["small", "PyTorch"]["value"], "torch 0")
         self.assertAlmostEqual(rows["small", "mlp N=64 fp32: ctrain / PyTorch eager"]["value"], ours / 2)
         self.assertEqual(rows["small", "mlp N=64 fp32: PyTorch graph"]["note"], "no graphs")
         self.more_env = {"GATE_PYTHON": self.stand_in("python-without-torch", "exit 1\n")}
-        rows = self.gate(Base.bundle, expect=0, only="compiled")
+        rows = self.gate(Base.bundle, expect=INCOMPLETE, only="compiled")
         self.assertIn("ended with 1", rows["compiled", "resnet50 N=256 bf16: PyTorch compile"]["note"])
 
     def test_tools(self):
@@ -268,19 +286,19 @@ class Gate(Base):
         self.assertEqual((norm["value"], norm["note"]), (50, "2 launches, 30.0 us each, dram 50 %"))
         self.stand_in("compute-sanitizer", 'echo "========= Error: Device not supported. Error code: 999"\n'
                       'echo "========= ERROR SUMMARY: 1 error"\nexit 9\n')
-        rows = self.gate(Base.bundle, only="sanitizer", expect=0)
+        rows = self.gate(Base.bundle, only="sanitizer", expect=INCOMPLETE)
         self.assertEqual({r["status"] for r in rows.values()}, {"not available"})
         self.assertIn("Device not supported", rows["sanitizer", "memcheck training step"]["note"])
 
     def test_norms(self):
         """With a program in place of cudnn_norms, which a dry bundle does not have because the software GPU cannot answer it."""
-        rows = self.gate(Base.bundle, expect=0, only="norms")
+        rows = self.gate(Base.bundle, expect=INCOMPLETE, only="norms")
         self.assertEqual(rows["norms", "NORM graphs"]["status"], "not available")
         bundle = self.changed()
         self.replace(bundle, "bin/gpu_facts", "echo '{\"check\": \"device json\", \"status\": \"measured\", \"value\": \"{}\"}'\n")
         self.write("bundle/bin/cudnn_norms", "#!/bin/sh\n[ -s \"$1\" ] || exit 1\nprintf '# x\\ngraph\\ttype\\tproposed\\tengines\\tcompiled"
                    "\\tfinalized\\treason\\nnorm\\tbf16\\t30\\t0, 4,\\t1\\t2\\t\\nnorm, ReLU\\tfp32\\t0\\t\\t0\\t0\\tno engine\\n'\nkill -SEGV $$\n")
-        rows = self.gate(bundle, expect=0, only="facts,norms")
+        rows = self.gate(bundle, expect=INCOMPLETE, only="facts,norms")
         self.assertEqual(self.result["device_json"], "{}")
         norm, relu = rows["norms", "norm, bf16"], rows["norms", "norm, ReLU, fp32"]
         self.assertEqual((norm["value"], norm["note"]), (2, "2 engines, 1 of them compiled at run time"))
