@@ -62,7 +62,18 @@ def arguments():
     a.steps = [s for s in steps if not only or s.name in only]
     if not os.path.isdir(a.bundle):
         p.error(f"{a.bundle} is not a directory")
+    try:
+        a.plans = plans_in(a.plans) if a.plans else None
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        p.error(f"--plans: {a.plans} is not the gate.json of a gate that has chosen plans ({e!r})")
     return a
+
+
+def plans_in(path):
+    """The plans in the results of another run, as (name, text)."""
+    with open(path, encoding="utf-8") as f:
+        plans = json.load(f)["plans"]
+    return os.path.basename(plans["name"]), plans["text"]
 
 
 def python_packages(python):
@@ -96,11 +107,10 @@ def work_directory(a):
 def prepare(a, work):
     """The plans of another run, and permissions that a copy may have lost."""
     if a.plans:
-        with open(a.plans, encoding="utf-8") as f:
-            plans = json.load(f)["plans"]
+        name, text = a.plans
         os.makedirs(plans_of(work))
-        with open(os.path.join(plans_of(work), os.path.basename(plans["name"])), "w", encoding="utf-8") as f:
-            f.write(plans["text"])
+        with open(os.path.join(plans_of(work), name), "w", encoding="utf-8") as f:
+            f.write(text)
     for path in glob.glob(os.path.join(glob.escape(a.bundle), "bin", "*")) + glob.glob(os.path.join(glob.escape(a.bundle), "tests", "*")):
         if not os.access(path, os.X_OK):
             try:

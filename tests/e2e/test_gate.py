@@ -310,6 +310,9 @@ class Gate(Base):
         self.assertIn("gpu_bundle.sh", r.err)
         r = self.script("gpu_gate.sh", "--dry", "--only", "speeed", Base.bundle, self.path("out"), expect=USAGE)
         self.assertIn("speeed", r.err)
+        for text in ("{}", "no JSON", '{"plans": {"name": "x"}}'):
+            r = self.script("gpu_gate.sh", "--dry", "--plans", self.write("plans.json", text), Base.bundle, self.path("out"), expect=USAGE)
+            self.assertRegex(r.err, "plans.json is not the gate.json of a gate that has chosen plans")
         r = self.script("gpu_bundle.sh", "--dry", "--build", BUILD, self.tmp, expect=1)
         self.assertIn("is not a bundle", r.err)
 
