@@ -97,8 +97,12 @@ def step_sums():
             continue
         ranks, tolerance = run.metrics("run")[-1]["world_size"], GRADIENT_TOLERANCES[precision]
         if precision not in want:
-            want[precision] = momentum(train(f"sums-{precision}", config, *sets, f"precision={precision}", "launch.procs=1",
-                                             f"train.accumulate={ranks}"))
+            # Steps of more than 8 batches are not recorded.
+            one = attempt(check, f"sums-{precision}", config, *sets, f"precision={precision}", "launch.procs=1", f"train.accumulate={ranks}",
+                          "train.cuda_graph=off")
+            if one is None:
+                continue
+            want[precision] = momentum(one)
         d, name = difference(momentum(run), want[precision])
         judge(check, ranks > 1 and d <= tolerance, d, "relative", f"{ranks} ranks, 6 steps, {sum(map(len, want[precision].values()))} elements; "
               f"at most {tolerance:g}; largest in {name.split('/')[-1]}")
