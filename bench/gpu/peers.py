@@ -31,13 +31,24 @@ def step_comm():
     bench_comm("bench comm", [{}], *(("--max", "16K", "--iters", "2") if DRY else ("--max", "16M")), "launch.procs=auto")
 
 
+def has_windows(run):
+    """Whether NCCL has made windows. If it cannot, the gradients are in other memory."""
+    with open(os.path.join(run.folder, "log", "rank-00000.log"), encoding="utf-8", errors="replace") as f:
+        return re.search(r"bytes are in a symmetric window$", f.read(), re.M) is not None
+
+
 def attempt(check, name, config, *sets):
     """A run to the end, or None after a row."""
+    windows = WINDOWS[0] in sets
     try:
-        return train(name, config, *sets)
+        run = train(name, config, *sets)
     except Failed as e:
-        row(check, UNAVAILABLE if e.code == USAGE and WINDOWS[0] in sets else FAIL, note=e.message)
+        row(check, UNAVAILABLE if e.code == USAGE and windows else FAIL, note=e.message)
         return None
+    if windows and not has_windows(run):
+        row(check, UNAVAILABLE, note="NCCL has made no symmetric windows")
+        return None
+    return run
 
 
 def step_same():

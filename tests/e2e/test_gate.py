@@ -360,9 +360,17 @@ class Peers(Base):
         rows = self.gate(self.faulty("wrong@1:25:50"), only="same")
         self.assertEqual(self.bad(rows)["same", "all ranks have equal weights"], "fail")
 
+    def test_no_windows(self):
+        """NCCL then puts the gradients in other memory, without an error."""
+        self.more_env = {"NCCL_WIN_ENABLE": "0"}
+        rows = self.gate(Base.bundle, only="same", expect=INCOMPLETE)
+        r = rows["same", "windows on = off"]
+        self.assertEqual((r["status"], r["note"]), ("not available", "NCCL has made no symmetric windows"))
+        self.assertEqual(rows["same", "recorded = plain"]["status"], "pass")
+
     def test_one_card(self):
         self.more_env = {"CUDA_VISIBLE_DEVICES": "0"}
-        rows = self.gate(Base.bundle)
+        rows = self.gate(Base.bundle, complete=False)
         self.assertEqual(self.bad(rows), {("start", "GPUs"): "fail"})
         self.assertEqual({r["note"] for (step, _), r in rows.items() if step != "start"}, {"not run: the step start has failed"})
 

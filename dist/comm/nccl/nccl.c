@@ -1,9 +1,11 @@
 /* The table of the communicator, and the symbol by which the program finds it. */
+#define CT_LOG_COMPONENT "dist"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/device/cuda_check.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "dist/comm/nccl/nccl_impl.h"
 #include "dist/comm/nccl/nccl_module.h"
@@ -196,6 +198,8 @@ static enum ct_status alloc_registered(struct comm_nccl *n, struct nccl_memory *
 	CT_TRY(ct__nccl_end(
 		n, n->api.CommWindowRegister(n->nccl, m->registered, bytes, &m->window, NCCL_WIN_COLL_SYMMETRIC),
 		"ncclCommWindowRegister"));
+	CT_INFO("%zu bytes are in %s", bytes,
+		m->window ? "a symmetric window" : "plain memory, because NCCL has made no symmetric window");
 	if (m->window)
 		return CT_OK;
 	/* These GPUs have no symmetric memory. */

@@ -1,5 +1,6 @@
 /* Memory for communication, and its registration. Registration has no effect on operations; its rules are checked. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/soft_gpu/nccl/nccl_impl.h"
 
@@ -164,6 +165,14 @@ static ncclResult_t check_window(const char *memory, size_t bytes)
 	return ncclSuccess;
 }
 
+/* Without windows, NCCL succeeds and returns none. */
+static bool makes_windows(void)
+{
+	const char *value = getenv("NCCL_WIN_ENABLE");
+
+	return !value || strcmp(value, "0") != 0;
+}
+
 static ncclResult_t window_register(ncclComm_t c, void *memory, size_t bytes, ncclWindow_t *out)
 {
 	ncclResult_t e = soft__ready(c, "ncclCommWindowRegister");
@@ -174,7 +183,7 @@ static ncclResult_t window_register(ncclComm_t c, void *memory, size_t bytes, nc
 		e = ncclInvalidArgument;
 	if (!e)
 		*out = NULL;
-	if (e || !memory || bytes == 0)
+	if (e || !memory || bytes == 0 || !makes_windows())
 		return e;
 	e = check_window(memory, bytes);
 	if (e)
