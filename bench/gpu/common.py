@@ -14,7 +14,7 @@ WORK = os.environ.get("GATE_WORK", "")
 DRY = os.environ.get("GATE_DRY") == "1"
 PEERS = os.environ.get("GATE_PEERS") == "1"
 DEVICE = ("device=cuda", "launch.procs=1")
-CACHED = "train.autotune=cached"  # a start takes a known time: only the steps tune and small measure plans (speed.first_start)
+CACHED = "train.autotune=cached"  # a start takes a known time: only the step tune measures plans (speed.first_start)
 QUIET = ("log.tensorboard=false", "train.resume=never", "checkpoint.every_epochs=0", "checkpoint.best=false")
 # For programs of the bundle; Python and the tools of the machine use their own libraries.
 PROGRAM_ENV = {**os.environ, "LD_LIBRARY_PATH": os.environ.get("GATE_LIBRARIES", "")}
