@@ -238,16 +238,16 @@ scripts/setup.sh "$setup" </dev/null
 times="$SECONDS s setup"
 started=("${stages[@]}")
 if [ "${stages[*]}" = "${complete[*]}" ]; then
-	# The tests that mostly wait run beside compilers and the sanitizers' tests; a bare system, which mostly installs packages, beside both. All of
+	# The tests that mostly wait run beside compilers and the sanitizers' tests; the bare systems, which mostly install packages, beside both. All of
 	# them use the release build. The lanes take about the same time.
 	jobs=$((jobs - 1))
 	started=(build "${stages[@]}")
 	start_lane build
 	wait "${lanes[0]}" || true
 	lanes=()
-	start_lane release e2e trixie
+	start_lane release e2e
 	start_lane asan tsan fuzz
-	start_lane bookworm
+	start_lane bookworm trixie
 else
 	[ ${#stages[@]} -gt 1 ] || say "$(title "${stages[0]}")"
 	start_lane "${stages[@]}"
