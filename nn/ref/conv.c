@@ -101,8 +101,22 @@ static struct sizes sizes_of(const struct ct_node *node, struct ct_shape in)
 			      .out_plane = (size_t)node->shape.h * (size_t)node->shape.w};
 }
 
-/* Adds one input plane, with the weights w [R,S] of one output channel, to its output plane. */
-static void add_plane(const struct ct_node *node, struct ct_shape in, const float *x, const float *w, double *acc)
+/* Adds the elements of a row, times the weight, to those of another. */
+static void add_row(double *to, int to_step, const float *from, int from_step, int n, double weight)
+{
+	if (to_step == 1 && from_step == 1) {
+		for (int i = 0; i < n; i++)
+			to[i] += weight * (double)from[i];
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		to[i * to_step] += weight * (double)from[i * from_step];
+}
+
+/* With the weights w [R,S] of one input and one output channel: adds an input plane to its output plane, or the
+ * gradient of an output plane to that of its input plane. */
+static void add_plane(const struct ct_node *node, struct ct_shape in, bool gradient, const float *from, const float *w,
+		      double *to)
 {
 	const int sh = node->win.stride_h, sw = node->win.stride_w;
 
@@ -115,14 +129,14 @@ static void add_plane(const struct ct_node *node, struct ct_shape in, const floa
 			const int width = columns.end - columns.begin;
 
 			for (int oh = rows.begin; oh < rows.end; oh++) {
-				const float *from = x + (ptrdiff_t)(oh * sh + rows.offset) * in.w + columns.begin * sw +
-						    columns.offset;
-				double *to = acc + (size_t)oh * (size_t)node->shape.w + columns.begin;
+				const ptrdiff_t x =
+					(ptrdiff_t)(oh * sh + rows.offset) * in.w + columns.begin * sw + columns.offset;
+				const ptrdiff_t y = (ptrdiff_t)oh * node->shape.w + columns.begin;
 
-				for (int i = 0; sw == 1 && i < width; i++)
-					to[i] += weight * (double)from[i];
-				for (int i = 0; sw != 1 && i < width; i++)
-					to[i] += weight * (double)from[i * sw];
+				if (gradient)
+					add_row(to + x, sw, from + y, 1, width, weight);
+				else
+					add_row(to + y, 1, from + x, sw, width, weight);
 			}
 		}
 	}
@@ -143,38 +157,10 @@ void ct__ref_conv_forward(const struct ct_node *node, struct ct_shape in, int n,
 			for (size_t o = 0; o < z.out_plane; o++)
 				acc[o] = b ? (double)b[k] : 0;
 			for (int c = 0; c < z.c_per_group; c++)
-				add_plane(node, in, planes + (size_t)c * z.in_plane,
+				add_plane(node, in, false, planes + (size_t)c * z.in_plane,
 					  weights + (size_t)c * (size_t)z.taps, acc);
 			for (size_t o = 0; o < z.out_plane; o++)
 				out[o] = (float)acc[o];
-		}
-	}
-}
-
-/* Adds the gradient of one output plane, with the weights w [R,S] of one input channel, to that of its input plane. */
-static void add_gradient_plane(const struct ct_node *node, struct ct_shape in, const float *dy, const float *w,
-			       double *acc)
-{
-	const int sh = node->win.stride_h, sw = node->win.stride_w;
-
-	for (int r = 0; r < node->win.r; r++) {
-		const struct span rows = rows_of(node, in, r);
-
-		for (int s = 0; s < node->win.s; s++) {
-			const struct span columns = columns_of(node, in, s);
-			const double weight = (double)w[r * node->win.s + s];
-			const int width = columns.end - columns.begin;
-
-			for (int oh = rows.begin; oh < rows.end; oh++) {
-				const float *from = dy + (size_t)oh * (size_t)node->shape.w + columns.begin;
-				double *to = acc + (ptrdiff_t)(oh * sh + rows.offset) * in.w + columns.begin * sw +
-					     columns.offset;
-
-				for (int i = 0; sw == 1 && i < width; i++)
-					to[i] += weight * (double)from[i];
-				for (int i = 0; sw != 1 && i < width; i++)
-					to[i * sw] += weight * (double)from[i];
-			}
 		}
 	}
 }
@@ -193,9 +179,9 @@ static void conv_backward_data(const struct ct_node *node, struct ct_shape in, i
 			for (int k = group * z.k_per_group; k < (group + 1) * z.k_per_group; k++) {
 				const size_t filter = (size_t)k * (size_t)z.c_per_group + (size_t)(c % z.c_per_group);
 
-				add_gradient_plane(node, in,
-						   dy + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane,
-						   w + filter * (size_t)z.taps, acc);
+				add_plane(node, in, true,
+					  dy + ((size_t)i * (size_t)node->shape.c + (size_t)k) * z.out_plane,
+					  w + filter * (size_t)z.taps, acc);
 			}
 			for (size_t o = 0; o < z.in_plane; o++)
 				out[o] += (float)acc[o];
