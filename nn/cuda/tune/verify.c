@@ -1,6 +1,7 @@
 /* The operands are small integers, so that the sums are exact, whatever the order in which an engine adds. What remains
  * is the rounding of the result, and that of engines that transform their operands (Winograd, FFT), which grows with
  * the sum of the absolute products. */
+#define CT_LOG_COMPONENT "nn"
 #include "nn/cuda/tune/verify.h"
 
 #include <math.h>
@@ -8,10 +9,8 @@
 
 #include "base/clock.h"
 #include "base/device/cuda_check.h"
-#include "nn/cuda/kernels/kernels.h"
-
-#define CT_LOG_COMPONENT "nn"
 #include "base/log.h"
+#include "nn/cuda/kernels/kernels.h"
 
 enum { N_ELEMENTS = 16 };
 

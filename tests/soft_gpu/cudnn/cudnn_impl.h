@@ -187,7 +187,7 @@ void soft__round_tf32(float *values, int64_t n);
 struct soft__arithmetic {
 	bool tf32, down_convert, reduced; /* inputs are rounded to tf32; inputs are rounded to fp16; partial sums are
 					   * rounded to fp16 */
-	bool wrong;                       /* the last product of a sum is left out */
+	bool wrong;                       /* the last product of a sum is missing */
 	unsigned shift;                   /* position at which sums begin; it differs between executions of a
 					   * nondeterministic engine */
 };
